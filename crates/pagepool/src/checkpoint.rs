@@ -97,24 +97,24 @@ impl Pool {
         let file = self.file().ok_or_else(|| CheckpointError::Io("the pool has no page file".into()))?;
         let writer = Arc::new(file.begin_checkpoint()?);
         let mut durable = self.durable_epoch();
-        self.core().frames.prepare(&self.frame_wish());
+        self.core().frames.prepare(&frame_wish(self));
         self.snapshotter().prepare_stream(self.core(), &self.supply().used_ranges(), *durable);
         let (sink, from) = (writer.clone(), *durable);
         let (begun, barrier) = self.at_barrier(move |pool| {
             let header = at_cut()?;
-            pool.begin_stream(from, sink).map(|begun| (begun, header))
+            begin_stream(pool, from, sink).map(|begun| (begun, header))
         })?;
         let (begun, header) = begun?;
         let cut = begun.cut;
         let cut_at = Instant::now();
         // Whatever becomes of the caller's part, the stream comes to its end.
         let told = catch_unwind(AssertUnwindSafe(after_cut));
-        let streamed = self.run_stream(&begun, progress);
+        let streamed = run_stream(self, &begun, progress);
         let sweep = cut_at.elapsed();
         self.supply().settle_frees(cut);
         let healed = streamed.and_then(|()| self.scrubbing().heal(self.residency(), &writer, cut));
         let committed = healed.and_then(|healed| Ok((writer.commit(&header)?, healed)));
-        self.core().frames.discard_if_idle(&self.frame_wish());
+        self.core().frames.discard_if_idle(&frame_wish(self));
         let (commit, healed) = committed?;
         *durable = cut;
         self.core().set_durable(cut);
@@ -144,29 +144,29 @@ impl Pool {
         self.snapshotter().prepare_stream(self.core(), &self.supply().used_ranges(), durable);
         let (begun, _) = self.at_barrier(move |pool| {
             at_cut();
-            pool.begin_stream(durable, sink)
+            begin_stream(pool, durable, sink)
         })?;
         let begun = begun?;
-        self.run_stream(&begun, progress).map(|()| begun.cut)
+        run_stream(self, &begun, progress).map(|()| begun.cut)
     }
+}
 
-    fn frame_wish(&self) -> FrameWish {
-        self.snapshotter().frame_wish(self.allocated_pages())
-    }
+fn frame_wish(pool: &Pool) -> FrameWish {
+    pool.snapshotter().frame_wish(pool.allocated_pages())
+}
 
-    /// In the barrier.
-    fn begin_stream(&self, durable: Epoch, sink: Arc<dyn Sink>) -> Result<Begun, CheckpointError> {
-        let ranges = self.supply().used_ranges();
-        let page_count = ranges.iter().map(|(start, end)| u64::from(end - start)).sum();
-        let cut = self.snapshotter().begin_stream(self.core(), StreamPlan { ranges, durable, sink })?;
-        Ok(Begun { cut, page_count })
-    }
+/// In the barrier.
+fn begin_stream(pool: &Pool, durable: Epoch, sink: Arc<dyn Sink>) -> Result<Begun, CheckpointError> {
+    let ranges = pool.supply().used_ranges();
+    let page_count = ranges.iter().map(|(start, end)| u64::from(end - start)).sum();
+    let cut = pool.snapshotter().begin_stream(pool.core(), StreamPlan { ranges, durable, sink })?;
+    Ok(Begun { cut, page_count })
+}
 
-    fn run_stream(&self, begun: &Begun, progress: &Progress) -> Result<(), CheckpointError> {
-        progress.pages_total.store(begun.page_count, Ordering::Relaxed);
-        let result = self.snapshotter().run_stream(self.core(), progress);
-        self.snapshotter().end_stream(self.core());
-        self.supply().take_back_released();
-        result
-    }
+fn run_stream(pool: &Pool, begun: &Begun, progress: &Progress) -> Result<(), CheckpointError> {
+    progress.pages_total.store(begun.page_count, Ordering::Relaxed);
+    let result = pool.snapshotter().run_stream(pool.core(), progress);
+    pool.snapshotter().end_stream(pool.core());
+    pool.supply().take_back_released();
+    result
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::held::Held;
 use crate::page::{
     acquire, prefetch, prefetch_for_write, prefetch_lines, touch_covered, unlock_and_wake, unshare_and_wake,
-    Descriptor, Place, Refused, Seen, StateWord, Wanted, SPIN_COUNT,
+    Descriptor, PageTable, Place, Refused, Seen, StateWord, Wanted, SPIN_COUNT,
 };
 use crate::phase::is_looking;
 use crate::pool::Pool;
@@ -80,7 +80,7 @@ fn object_runs(
     let end = start + len_bytes as u64;
     let mut runs: Vec<(*mut u8, usize)> = Vec::new();
     for index in pages_of(start, len_bytes) {
-        let page = pool.object_page(head, index)?;
+        let page = object_page(pool, head, index)?;
         let page_start = u64::from(index) * PAGE_SIZE as u64;
         let from = start.saturating_sub(page_start) as usize;
         let len = (end - page_start).min(PAGE_SIZE as u64) as usize - from;
@@ -267,7 +267,7 @@ impl<'p> SharedGuard<'p> {
     /// [`Restart::Fault`] if that page is not in memory.
     #[inline(always)]
     pub fn object_page(&self, index: u32) -> Result<&PageBytes, Restart> {
-        let page = self.pool.object_page(self.page, index)?;
+        let page = object_page(self.pool, self.page, index)?;
         // SAFETY: P1: pages of an object are covered by the latch of its head (O1).
         Ok(unsafe { self.pool.pages().stable_bytes(page) })
     }
@@ -338,11 +338,11 @@ impl<'p> ExclusiveGuard<'p> {
         self.descriptor.state.held_version()
     }
 
-    /// As [`Pool::before_write`], of the page itself.
+    /// As [`before_write`], of the page itself.
     #[inline(always)]
     fn before_write(&self) {
         if self.descriptor.epochs.is_first_write(self.pool.core().epoch()) {
-            self.pool.first_write(self.page, self.page);
+            first_write(self.pool, self.page, self.page);
         }
     }
 
@@ -370,7 +370,7 @@ impl<'p> ExclusiveGuard<'p> {
     /// [`Restart::Fault`] if that page is not in memory.
     #[inline(always)]
     pub fn object_page(&self, index: u32) -> Result<&PageBytes, Restart> {
-        let page = self.pool.object_page(self.page, index)?;
+        let page = object_page(self.pool, self.page, index)?;
         // SAFETY: P2: pages of an object are covered by the latch of its head (O1).
         Ok(unsafe { self.pool.pages().stable_bytes(page) })
     }
@@ -378,8 +378,8 @@ impl<'p> ExclusiveGuard<'p> {
     /// The same for modification.
     #[inline(always)]
     pub fn object_page_mut(&mut self, index: u32) -> Result<&mut PageBytes, Restart> {
-        let page = self.pool.object_page(self.page, index)?;
-        self.pool.before_write(self.page, page);
+        let page = object_page(self.pool, self.page, index)?;
+        before_write(self.pool, self.page, page);
         // SAFETY: P2: covered by the head's latch (O1), and the guard is borrowed mutably.
         Ok(unsafe { &mut *self.pool.pages().address(page) })
     }
@@ -387,7 +387,7 @@ impl<'p> ExclusiveGuard<'p> {
     /// Whether a cut needs the content of any of these pages of the object whose head is latched, so that modifying them
     /// costs copies. They are in memory.
     pub fn would_capture(&self, pages: std::ops::Range<u32>) -> bool {
-        pages.into_iter().any(|index| self.pool.would_capture(PageId(self.page.0 + index)))
+        pages.into_iter().any(|index| would_capture(self.pool, PageId(self.page.0 + index)))
     }
 
     /// `len_bytes` from byte `start` of the object whose head is latched, for modification, in as few parts as they have in
@@ -397,10 +397,10 @@ impl<'p> ExclusiveGuard<'p> {
     /// [`Restart::Fault`] if a page of them is not in memory.
     pub fn object_parts_mut(&mut self, start: u64, len_bytes: usize) -> Result<Vec<IoSliceMut<'_>>, Restart> {
         for index in pages_of(start, len_bytes) {
-            self.pool.object_page(self.page, index)?;
+            object_page(self.pool, self.page, index)?;
         }
         for index in pages_of(start, len_bytes) {
-            self.pool.before_write(self.page, PageId(self.page.0 + index));
+            before_write(self.pool, self.page, PageId(self.page.0 + index));
         }
         // Where they are is known now: a page may lie in another frame before its first modification than after it.
         let runs = object_runs(self.pool, self.page, start, len_bytes)?;
@@ -465,7 +465,7 @@ impl Drop for ExclusiveGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.pool.core().tells_writes {
-            self.pool.tell_written(self.page);
+            tell_written(self.pool, self.page);
         }
         unlock_and_wake(&self.descriptor.state);
     }
@@ -516,6 +516,12 @@ impl Pool {
         ExclusiveGuard::try_new(self, page)
     }
 
+    /// Hints of what is going to be looked at.
+    #[inline(always)]
+    pub fn hints(&self) -> Hints<'_> {
+        Hints(&self.core().pages)
+    }
+
     /// Copies `N` bytes, at most 128, of a page from byte `offset` on, all of them within the page, without a latch: others
     /// may be writing them. So the copy is of use as a hint only. False if the page is not in memory.
     #[inline(always)]
@@ -523,83 +529,89 @@ impl Pool {
     pub fn peek<const N: usize>(&self, page: PageId, offset: usize, into: &mut [u8; N]) -> bool {
         self.pages().peek(page, offset, into)
     }
+}
 
+/// Tells the processor what is going to be looked at. A hint that is wrong costs nothing.
+#[derive(Clone, Copy)]
+pub struct Hints<'p>(pub(crate) &'p PageTable);
+
+impl Hints<'_> {
     /// Hints that byte `offset` from the start of a page on will be read soon.
     #[inline(always)]
-    pub fn prefetch(&self, page: PageId, offset: usize) {
-        prefetch(self.pages().hint_address(page, offset).cast());
+    pub fn read(&self, page: PageId, offset: usize) {
+        prefetch(self.0.hint_address(page, offset).cast());
     }
 
     /// The same of bytes of one page. What is asked for depends on the page's state word, where pages lie in frames:
-    /// that is waited for, unless it was asked for a while ago ([`Pool::prefetch_version`]).
+    /// that is waited for, unless it was asked for a while ago ([`Hints::version`]).
     #[inline(always)]
-    pub fn prefetch_lines(&self, page: PageId, bytes: std::ops::Range<usize>) {
-        prefetch_lines(self.pages().hint_address(page, 0).cast(), bytes);
+    pub fn lines(&self, page: PageId, bytes: std::ops::Range<usize>) {
+        prefetch_lines(self.0.hint_address(page, 0).cast(), bytes);
     }
 
-    /// As [`Pool::prefetch`], and written.
+    /// As [`Hints::read`], and written.
     #[inline(always)]
-    pub fn prefetch_for_write(&self, page: PageId, offset: usize) {
-        prefetch_for_write(self.pages().hint_address(page, offset).cast());
+    pub fn write(&self, page: PageId, offset: usize) {
+        prefetch_for_write(self.0.hint_address(page, offset).cast());
     }
 
     /// Hints that a page will be read optimistically soon.
     #[inline(always)]
-    pub fn prefetch_version(&self, page: PageId) {
-        prefetch(self.pages().descriptor_address(page).cast());
+    pub fn version(&self, page: PageId) {
+        prefetch(self.0.descriptor_address(page).cast());
     }
 
     /// Hints that a page will be latched soon, which writes its state word.
     #[inline(always)]
-    pub fn prefetch_latch(&self, page: PageId) {
-        prefetch_for_write(self.pages().descriptor_address(page).cast());
+    pub fn latch(&self, page: PageId) {
+        prefetch_for_write(self.0.descriptor_address(page).cast());
     }
+}
 
-    /// Page `index` of an object whose head is latched.
-    #[inline(always)]
-    fn object_page(&self, head: PageId, index: u32) -> Result<PageId, Restart> {
-        let page = PageId(head.0.saturating_add(index));
-        if index == 0 || self.pages().try_descriptor(page).is_some_and(|d| touch_covered(&d.state)) {
-            Ok(page)
-        } else {
-            Err(self.residency().absent_part(page))
-        }
+/// Page `index` of an object whose head is latched.
+#[inline(always)]
+fn object_page(pool: &Pool, head: PageId, index: u32) -> Result<PageId, Restart> {
+    let page = PageId(head.0.saturating_add(index));
+    if index == 0 || pool.pages().try_descriptor(page).is_some_and(|d| touch_covered(&d.state)) {
+        Ok(page)
+    } else {
+        Err(pool.residency().absent_part(page))
     }
+}
 
-    /// Captures a page, under the latch of `head`, for running snapshots if this is its first modification since the last cut.
-    #[inline(always)]
-    fn before_write(&self, head: PageId, page: PageId) {
-        if self.pages().descriptor(page).epochs.is_first_write(self.core().epoch()) {
-            self.first_write(head, page);
-        }
+/// Captures a page, under the latch of `head`, for running snapshots if this is its first modification since the last cut.
+#[inline(always)]
+fn before_write(pool: &Pool, head: PageId, page: PageId) {
+    if pool.pages().descriptor(page).epochs.is_first_write(pool.core().epoch()) {
+        first_write(pool, head, page);
     }
+}
 
-    fn would_capture(&self, page: PageId) -> bool {
-        let core = self.core();
-        core.pages.descriptor(page).epochs.is_first_write(core.epoch())
-            && self.snapshotter().would_capture(core, page)
-    }
+fn would_capture(pool: &Pool, page: PageId) -> bool {
+    let core = pool.core();
+    core.pages.descriptor(page).epochs.is_first_write(core.epoch())
+        && pool.snapshotter().would_capture(core, page)
+}
 
-    #[cold]
-    fn first_write(&self, head: PageId, page: PageId) {
-        self.snapshotter().before_first_write(self.core(), page);
-        self.pages().descriptor(page).epochs.set_written(self.core().epoch());
-        // What the page file has is the content of cuts alone from now on.
-        if let Some(file) = self.file() {
-            file.forget_location(page);
-        }
-        if self.core().tells_writes {
-            written::note(self, head, page);
-        }
+#[cold]
+fn first_write(pool: &Pool, head: PageId, page: PageId) {
+    pool.snapshotter().before_first_write(pool.core(), page);
+    pool.pages().descriptor(page).epochs.set_written(pool.core().epoch());
+    // What the page file has is the content of cuts alone from now on.
+    if let Some(file) = pool.file() {
+        file.forget_location(page);
     }
+    if pool.core().tells_writes {
+        written::note(pool, head, page);
+    }
+}
 
-    /// Tells the algorithm what has been modified under the latch of `head`, which is about to be given up.
-    #[cold]
-    #[inline(never)]
-    fn tell_written(&self, head: PageId) {
-        let told = written::take(self, head);
-        told.into_iter().for_each(|page| self.snapshotter().after_write(self.core(), page));
-    }
+/// Tells the algorithm what has been modified under the latch of `head`, which is about to be given up.
+#[cold]
+#[inline(never)]
+fn tell_written(pool: &Pool, head: PageId) {
+    let told = written::take(pool, head);
+    told.into_iter().for_each(|page| pool.snapshotter().after_write(pool.core(), page));
 }
 
 /// What each thread has modified under latches that it holds, where the algorithm wants to be told: no guard has room for it.

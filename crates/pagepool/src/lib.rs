@@ -44,11 +44,13 @@ pub use crate::barrier::{is_acting, Barrier, BarrierTimes, Grace, Late, Member, 
 pub use crate::checkpoint::CheckpointStats;
 pub use crate::conditions::Conditions;
 pub use crate::error::{CheckpointError, PoolError, Restart, Unserved};
-pub use crate::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
+pub use crate::guard::{ExclusiveGuard, Hints, OptimisticGuard, SharedGuard};
 pub use crate::page::{prefetch_value, prefetch_value_for_write, Epoch};
 pub use crate::phase::{is_carrying, is_looking, Carrying, Looking};
 pub use crate::pool::{Pool, PoolOptions, PoolStats};
-pub use crate::residency::{DamagedPages, ScrubReport, ScrubStats, Turn, SCRUB_STEP_PAGES};
+pub use crate::residency::{
+    DamagedPages, Residency, Room, ScrubReport, ScrubStats, Turn, Turns, SCRUB_STEP_PAGES,
+};
 pub use crate::snapshot::{SnapshotKind, UnknownSnapshotKind};
 pub use crate::space::{
     AnonMemory, ExmapMemory, ForkedWriter, HeapMemory, Layout, MapError, Memory, PoolBackend,

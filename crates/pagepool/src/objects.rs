@@ -66,7 +66,7 @@ impl Pool {
     /// A cut that needs the content keeps it; otherwise the pages can be allocated again at once. Of a count that somebody has
     /// made up nothing is freed.
     pub fn free(&self, object: ExclusiveGuard<'_>, page_count: u32) {
-        if let Some(extent) = self.mark_freed(object.id(), page_count) {
+        if let Some(extent) = mark_freed(self, object.id(), page_count) {
             self.supply().let_go_of(object.into_id());
             self.supply().finish_free(extent);
         }
@@ -76,7 +76,7 @@ impl Pool {
     /// nothing refers to any more. False if there are no such pages.
     #[must_use]
     pub fn free_unread(&self, head: PageId, page_count: u32) -> bool {
-        let extent = self.mark_freed(head, page_count);
+        let extent = mark_freed(self, head, page_count);
         extent.into_iter().for_each(|extent| self.supply().finish_free(extent));
         extent.is_some()
     }
@@ -94,27 +94,10 @@ impl Pool {
         part_end
     }
 
-    /// Marks an extent as freed; views that see a page of it that nobody could read are told. None if there is no such object.
-    fn mark_freed(&self, start: PageId, page_count: u32) -> Option<Extent> {
-        let extent = Extent { start, page_count };
-        if page_count == 0 || !self.supply().may_be_freed(extent) {
-            return None;
-        }
-        if self.has_damage() {
-            let damaged =
-                extent.pages().filter_map(|page| Some((page, self.residency().damage_in_place(page)?)));
-            damaged.for_each(|(page, why)| {
-                self.snapshotter().before_free_of_damaged(self.core(), page, &why);
-                self.residency().forget_damage(page);
-            });
-        }
-        self.supply().mark_freed(extent).then_some(extent)
-    }
-
     /// Frees a page that others may be reading optimistically: it is not used again before each member of the barrier
     /// has been between two commands (P5). Content of other kinds is written in other ways.
     pub fn free_node(&self, node: ExclusiveGuard<'_>) {
-        if self.mark_freed(node.id(), 1).is_some() {
+        if mark_freed(self, node.id(), 1).is_some() {
             self.supply().free_node(node.into_id());
         }
     }
@@ -125,4 +108,20 @@ impl Pool {
         self.supply().purge();
         self.keeper().into_iter().for_each(Keeper::purge);
     }
+}
+
+/// Marks an extent as freed; views that see a page of it that nobody could read are told. None if there is no such object.
+fn mark_freed(pool: &Pool, start: PageId, page_count: u32) -> Option<Extent> {
+    let extent = Extent { start, page_count };
+    if page_count == 0 || !pool.supply().may_be_freed(extent) {
+        return None;
+    }
+    if pool.residency().has_damage() {
+        let damaged = extent.pages().filter_map(|page| Some((page, pool.residency().damage_in_place(page)?)));
+        damaged.for_each(|(page, why)| {
+            pool.snapshotter().before_free_of_damaged(pool.core(), page, &why);
+            pool.residency().forget_damage(page);
+        });
+    }
+    pool.supply().mark_freed(extent).then_some(extent)
 }

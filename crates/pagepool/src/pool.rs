@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::conditions::Conditions;
-use crate::device::{Device, PageBuf};
+use crate::device::Device;
 use crate::exmap::Exmap;
 use crate::fence::pause;
 use crate::metrics::PoolMetrics;
@@ -14,12 +13,11 @@ use crate::page::{Epoch, PageTable};
 use crate::pagefile::{NeededPages, OpenOptions, PageFile, PageFileError, Recovered};
 use crate::phase::is_looking;
 use crate::residency::{
-    DamagedPages, Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, StockOptions, Supply,
-    Turn, Turns,
+    Evictor, Keeper, Residency, Room, ScrubReport, ScrubStats, Scrubbing, StockOptions, Supply, Turns,
 };
 use crate::snapshot::{Core, NoSpill, SnapshotKind, Snapshotter, Spill};
 use crate::space::{AnonMemory, Arena, ExmapMemory, Layout, Memory, PoolBackend};
-use crate::{Barrier, BarrierTimes, Late, Member, PageId, PoolError, Restart, Unserved, PAGE_SIZE};
+use crate::{Barrier, BarrierTimes, Late, Member, PageId, PoolError, Unserved, PAGE_SIZE};
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -154,8 +152,8 @@ impl Pool {
         let (needed, accept_loss_after) = (options.needed_pages, options.accept_loss_after);
         let open_options = OpenOptions { needed, accept_loss_after, ..OpenOptions::default() };
         let (file, recovered) = PageFile::create_or_open_with(device, &open_options)?;
-        let pool = Pool::build(options.memory()?, options, file.clone(), Some(file.clone()))?;
-        pool.adopt(&file, options)?;
+        let pool = build(options.memory()?, options, file.clone(), Some(file.clone()))?;
+        adopt(&pool.supply, &file, options)?;
         pool.residency.start_loaders()?;
         if recovered.page_count > 0 {
             pool.residency.start_warm_up(recovered.page_count)?;
@@ -163,27 +161,26 @@ impl Pool {
         Ok((Arc::new(pool), recovered))
     }
 
-    /// Takes over the pages of a page file: what it maps is in use, everything else is free.
-    fn adopt(&self, file: &PageFile, options: &PoolOptions) -> Result<(), PoolError> {
-        let mut runs = Vec::new();
-        file.for_each_mapped(|first, count| runs.push((first, count)));
-        let end = runs.last().map_or(0, |(first, count)| first.0 + count);
-        let limit = options.layout.page_count();
-        if end > limit {
-            return Err(PoolError::Layout { path: file.name().to_owned(), page: end - 1, limit });
-        }
-        let kind = options.snapshot_kind.name();
-        let is_served = self.supply.adopt(runs);
-        is_served.then_some(()).ok_or(PoolError::Unserved(Unserved::LargerThanMemory { kind }))
-    }
-
     /// The page file, if the pool has one.
     pub fn file(&self) -> Option<&Arc<PageFile>> {
         self.residency.file()
     }
 
-    pub(crate) fn residency(&self) -> &Residency {
+    /// Pages that are not in memory: which they are, and how they come there.
+    #[inline]
+    pub fn residency(&self) -> &Residency {
         &self.residency
+    }
+
+    /// Whose turn it is to keep what comes, of those that wait in vain for all their pages together.
+    pub fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// How much memory pages take, and may take.
+    #[inline(always)]
+    pub fn room(&self) -> &Room {
+        &self.room
     }
 
     #[inline]
@@ -208,77 +205,7 @@ impl Pool {
         options: &PoolOptions,
         spill: Arc<dyn Spill>,
     ) -> Result<Pool, PoolError> {
-        Pool::build(memory, options, spill, None)
-    }
-
-    fn build(
-        memory: Box<dyn Memory>,
-        options: &PoolOptions,
-        spill: Arc<dyn Spill>,
-        file: Option<Arc<PageFile>>,
-    ) -> Result<Pool, PoolError> {
-        let kind = options.snapshot_kind;
-        kind.check(options.backend, file.is_some() && options.memory_pages.is_some())?;
-        let pages = PageTable::new(memory, options.layout, options.backend, kind.has_two_places())?;
-        let barrier: Arc<Barrier> = Arc::default();
-        barrier.set_patience(options.cut_patience);
-        let members = barrier.clone();
-        let wait_for_turns = Box::new(move || members.wait_for_turns());
-        let snapshotter = kind.build(options.layout.page_count(), spill, wait_for_turns)?;
-        for (file, map) in file.iter().zip(pages.exmap()) {
-            file.read_through(map).map_err(PageFileError::from)?;
-        }
-        let sees_each_write = snapshotter.sees_each_write();
-        let core = Arc::new(Core::new(pages, options.snapshot_memory_bytes, sees_each_write)?);
-        let is_huge = options.huge_pages && snapshotter.takes_huge_pages();
-        is_huge.then(|| core.pages.prefer_huge_frames());
-        let can_evict = file.is_some() && snapshotter.takes_evictions();
-        let limit = options.memory_pages.filter(|_| can_evict);
-        let room = Arc::new(Room::new(limit));
-        let supply = Arc::new(Supply::start(
-            core.clone(),
-            snapshotter.clone(),
-            options.layout,
-            StockOptions { huge_pages: is_huge, is_ahead: options.populates_ahead },
-            room.clone(),
-            file.clone(),
-        )?);
-        let scrubbing: Arc<Scrubbing> = Arc::default();
-        let turns = Arc::new(Turns::new(room.clone()));
-        let evictor = file.clone().map(|file| {
-            let members = barrier.clone();
-            let wait_for_turns = Box::new(move || members.wait_for_turns());
-            let (core, supply, room) = (core.clone(), supply.clone(), room.clone());
-            let must_stay = (scrubbing.clone(), turns.clone());
-            Evictor::start(core, supply, room, file, must_stay, wait_for_turns)
-        });
-        let keeper = core.pages.arena().map(|arena| {
-            // What is pinned is copied by a `fork`.
-            let lent_to = file.clone().filter(|_| can_evict);
-            lent_to.iter().for_each(|file| file.lend(arena.memory()));
-            let members = barrier.clone();
-            let wait_for_turns = Box::new(move || members.wait_for_turns());
-            let is_ahead = options.populates_ahead;
-            Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns, lent_to, is_ahead)
-        });
-        let residency = Residency::new(core.clone(), supply.clone(), room.clone(), file);
-        Ok(Pool {
-            core,
-            snapshotter,
-            barrier,
-            supply,
-            residency: Arc::new(residency),
-            room,
-            turns,
-            evictor: evictor.transpose()?,
-            keeper: keeper.transpose()?,
-            scrubbing,
-            most_memory_pages: match options.backend {
-                PoolBackend::Exmap => options.memory_pages.unwrap_or(u64::MAX),
-                PoolBackend::Vmcache | PoolBackend::Array => u64::MAX,
-            },
-            durable: Mutex::new(Epoch(0)),
-        })
+        build(memory, options, spill, None)
     }
 
     #[inline(always)]
@@ -327,54 +254,6 @@ impl Pool {
         self.core.pages.touch(page)
     }
 
-    /// Brings pages in, now, on this thread, and waits for those that others are bringing in. One that is damaged or not
-    /// mapped says so to whoever asks for it then, as does one that there is no room for. Not to be called with a latch
-    /// held, nor by a running member of the barrier if pages are evicted: the evictor may be waiting for it.
-    pub fn load(&self, pages: &[PageId]) {
-        self.residency.load(pages);
-    }
-
-    /// The same for a running member that must not wait for room in the middle of a step (R4). So memory is exceeded by as
-    /// much: for a few pages.
-    pub fn load_at_once(&self, pages: &[PageId]) {
-        self.residency.load_at_once(pages);
-    }
-
-    /// Copies pages that nobody changes meanwhile, in memory or not, for a running member that must go over more of them than
-    /// there may be in memory (C4): none is brought in, and it waits for the device alone. Not to be called with a latch held.
-    ///
-    /// # Errors
-    /// [`Restart::Damaged`].
-    pub fn copy_unchanging(&self, pages: &mut [(PageId, &mut PageBuf)]) -> Result<(), Restart> {
-        self.residency.copy_unchanging(pages)
-    }
-
-    /// Brings pages in on another thread and calls `done` from there.
-    pub fn load_in_background(&self, pages: Vec<PageId>, done: Box<dyn FnOnce() + Send>) {
-        self.residency.load_in_background(pages, done);
-    }
-
-    /// Whether pages of the last checkpoint are still to be brought in.
-    #[inline]
-    pub fn is_warming_up(&self) -> bool {
-        self.residency.is_warming_up()
-    }
-
-    /// Pages that the warm-up has brought in, and of how many.
-    pub fn warm_up_progress(&self) -> (u64, u64) {
-        self.residency.progress()
-    }
-
-    /// Calls `done` once the warm-up has ended, at once if it has; not at all if the pool closes before.
-    pub fn when_warm(&self, done: Box<dyn FnOnce() + Send>) {
-        self.residency.when_warm(done);
-    }
-
-    /// Waits until the warm-up has ended.
-    pub fn wait_until_warm(&self) {
-        self.residency.wait_until_warm();
-    }
-
     /// How a page's number leads to its bytes.
     pub fn backend(&self) -> PoolBackend {
         self.core.pages.backend()
@@ -406,7 +285,7 @@ impl Pool {
     /// Whether a page in use may be missing from memory without having been asked for: warm-up, eviction, damage.
     #[inline]
     pub fn may_miss_pages(&self) -> bool {
-        self.is_warming_up() || self.room.evicts() || self.has_damage()
+        self.residency.is_warming_up() || self.room.evicts() || self.residency.has_damage()
     }
 
     /// Whether pages in memory have come so near their bound that commands which allocate should wait.
@@ -419,44 +298,6 @@ impl Pool {
     #[must_use]
     pub fn can_evict(&self) -> bool {
         self.evictor.is_some() && self.snapshotter.takes_evictions()
-    }
-
-    /// Whether a page has ever been, or is about to be, evicted.
-    #[inline(always)]
-    pub fn evicts(&self) -> bool {
-        self.room.evicts()
-    }
-
-    /// What commands look at before they begin; [`Conditions::FIRST_FREE`] and the bits above it are the caller's.
-    pub fn conditions(&self) -> &Arc<Conditions> {
-        self.room.conditions()
-    }
-
-    /// Pages that may be in memory; `None`: all of them.
-    pub fn memory_pages(&self) -> Option<u64> {
-        self.room.limit_pages()
-    }
-
-    /// Pages in use that are in memory.
-    #[inline]
-    pub fn resident_pages(&self) -> u64 {
-        self.room.resident_pages()
-    }
-
-    /// Keeps the pages of an object in memory for good, from when they are there on.
-    pub fn keep_in_memory(&self, head: PageId, page_count: u32) {
-        self.room.keep(head, page_count);
-    }
-
-    /// A place in the queue of those that wait in vain for all their pages together: when its turn has come, it keeps what has
-    /// been brought in for it.
-    pub fn ask_turn(&self) -> Turn {
-        self.turns.ask()
-    }
-
-    /// Calls `done` when the turn of that number has come, at once if it has, or has been given up.
-    pub fn when_turn(&self, number: u64, done: Box<dyn FnOnce() + Send>) {
-        self.turns.when_come(number, done);
     }
 
     /// Calls `done` from another thread when memory is not full any more, or nothing in it can go.
@@ -477,17 +318,6 @@ impl Pool {
         self.room.is_limited() && self.room.refuses_writes()
     }
 
-    /// Whether a page is allocated, as far as can be said of one that is not latched. What refers to one that is not, and is still
-    /// the same afterwards, is damaged.
-    pub fn is_in_use(&self, page: PageId) -> bool {
-        self.residency.is_in_use(page)
-    }
-
-    /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
-    pub fn is_missing(&self, page: PageId) -> bool {
-        self.residency.is_missing(page)
-    }
-
     /// A walk has been through the page and does not come back: as if the clock had just met it, so that it goes before what
     /// others use. A hint.
     #[inline]
@@ -498,30 +328,6 @@ impl Pool {
                 descriptor.state.meet();
             });
         }
-    }
-
-    /// Whether a page could not be read, and the device has failed only lately: it may be there after a start, or before.
-    pub fn may_yet_be_had(&self, page: PageId) -> bool {
-        self.residency.may_yet_be_had(page)
-    }
-
-    /// From now on a page that could not be read stays absent until it is freed, so that what referred to it, or was
-    /// linked to it, may be changed without it (P9). False if it may yet be had: it is in memory, or being read, or the device
-    /// has failed only lately.
-    #[must_use]
-    pub fn give_up(&self, page: PageId) -> bool {
-        self.residency.give_up(page)
-    }
-
-    /// Whether any page has ever been found damaged or unreadable.
-    pub fn has_damage(&self) -> bool {
-        self.residency.has_damage()
-    }
-
-    /// What is in use and cannot be read. Pages that have been written or freed since are not among them: the next
-    /// checkpoint has them whole, or not at all.
-    pub fn damaged_pages(&self) -> DamagedPages {
-        self.residency.damaged_pages()
     }
 
     /// Verifies the slots of some pages of the page file, [`SCRUB_STEP_PAGES`] of them, from `from` on. Waits for the
@@ -595,6 +401,90 @@ impl Pool {
         }
         self.supply.end_lingering(freed);
     }
+}
+
+fn build(
+    memory: Box<dyn Memory>,
+    options: &PoolOptions,
+    spill: Arc<dyn Spill>,
+    file: Option<Arc<PageFile>>,
+) -> Result<Pool, PoolError> {
+    let kind = options.snapshot_kind;
+    kind.check(options.backend, file.is_some() && options.memory_pages.is_some())?;
+    let pages = PageTable::new(memory, options.layout, options.backend, kind.has_two_places())?;
+    let barrier: Arc<Barrier> = Arc::default();
+    barrier.set_patience(options.cut_patience);
+    let members = barrier.clone();
+    let wait_for_turns = Box::new(move || members.wait_for_turns());
+    let snapshotter = kind.build(options.layout.page_count(), spill, wait_for_turns)?;
+    for (file, map) in file.iter().zip(pages.exmap()) {
+        file.read_through(map).map_err(PageFileError::from)?;
+    }
+    let sees_each_write = snapshotter.sees_each_write();
+    let core = Arc::new(Core::new(pages, options.snapshot_memory_bytes, sees_each_write)?);
+    let is_huge = options.huge_pages && snapshotter.takes_huge_pages();
+    is_huge.then(|| core.pages.prefer_huge_frames());
+    let can_evict = file.is_some() && snapshotter.takes_evictions();
+    let limit = options.memory_pages.filter(|_| can_evict);
+    let room = Arc::new(Room::new(limit));
+    let supply = Arc::new(Supply::start(
+        core.clone(),
+        snapshotter.clone(),
+        options.layout,
+        StockOptions { huge_pages: is_huge, is_ahead: options.populates_ahead },
+        room.clone(),
+        file.clone(),
+    )?);
+    let scrubbing: Arc<Scrubbing> = Arc::default();
+    let turns = Arc::new(Turns::new(room.clone()));
+    let evictor = file.clone().map(|file| {
+        let members = barrier.clone();
+        let wait_for_turns = Box::new(move || members.wait_for_turns());
+        let (core, supply, room) = (core.clone(), supply.clone(), room.clone());
+        let must_stay = (scrubbing.clone(), turns.clone());
+        Evictor::start(core, supply, room, file, must_stay, wait_for_turns)
+    });
+    let keeper = core.pages.arena().map(|arena| {
+        // What is pinned is copied by a `fork`.
+        let lent_to = file.clone().filter(|_| can_evict);
+        lent_to.iter().for_each(|file| file.lend(arena.memory()));
+        let members = barrier.clone();
+        let wait_for_turns = Box::new(move || members.wait_for_turns());
+        let is_ahead = options.populates_ahead;
+        Keeper::start(core.clone(), supply.clone(), room.clone(), wait_for_turns, lent_to, is_ahead)
+    });
+    let residency = Residency::new(core.clone(), supply.clone(), room.clone(), file);
+    Ok(Pool {
+        core,
+        snapshotter,
+        barrier,
+        supply,
+        residency: Arc::new(residency),
+        room,
+        turns,
+        evictor: evictor.transpose()?,
+        keeper: keeper.transpose()?,
+        scrubbing,
+        most_memory_pages: match options.backend {
+            PoolBackend::Exmap => options.memory_pages.unwrap_or(u64::MAX),
+            PoolBackend::Vmcache | PoolBackend::Array => u64::MAX,
+        },
+        durable: Mutex::new(Epoch(0)),
+    })
+}
+
+/// Takes over the pages of a page file: what it maps is in use, everything else is free.
+fn adopt(supply: &Supply, file: &PageFile, options: &PoolOptions) -> Result<(), PoolError> {
+    let mut runs = Vec::new();
+    file.for_each_mapped(|first, count| runs.push((first, count)));
+    let end = runs.last().map_or(0, |(first, count)| first.0 + count);
+    let limit = options.layout.page_count();
+    if end > limit {
+        return Err(PoolError::Layout { path: file.name().to_owned(), page: end - 1, limit });
+    }
+    let kind = options.snapshot_kind.name();
+    let is_served = supply.adopt(runs);
+    is_served.then_some(()).ok_or(PoolError::Unserved(Unserved::LargerThanMemory { kind }))
 }
 
 impl Drop for Pool {

@@ -162,7 +162,7 @@ impl Page {
         self.finish_deferred_frees();
     }
 
-    /// `Pool::give_up` of a page that could not be read before, and can now.
+    /// `Residency::give_up` of a page that could not be read before, and can now.
     fn give_up(&self) {
         if self.does(Mistake::GiveUpUnclaimed) {
             if !self.state.is_resident() {

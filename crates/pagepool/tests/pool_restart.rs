@@ -27,7 +27,7 @@ fn latch<T>(pool: &Pool, page: PageId, mut open: impl FnMut() -> Result<T, Resta
     loop {
         match open() {
             Ok(guard) => return guard,
-            Err(Restart::Fault(missing)) => pool.load(&[missing]),
+            Err(Restart::Fault(missing)) => pool.residency().load(&[missing]),
             Err(Restart::Contended) => std::thread::yield_now(),
             Err(Restart::NoRoom | Restart::Looking) => panic!("there is no limit, and it does not look"),
             Err(Restart::Damaged(reason)) => panic!("{page:?}: {reason}"),
@@ -142,7 +142,7 @@ fn damage_is_reported_and_not_served() {
         (0..image.len()).step_by(PAGE_SIZE).find(|&at| image[at..at + PAGE_SIZE] == [7; PAGE_SIZE]).unwrap();
     device.corrupt(damaged_at as u64 + 100, 1, |bytes| bytes[0] ^= 1);
     let (pool, _) = Pool::open(as_device, &options(SnapshotKind::Epoch)).unwrap();
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     for (number, &page) in pages.iter().enumerate() {
         match pool.shared(page) {
             Ok(guard) => assert_eq!(guard.page(), &[number as u8 + 1; PAGE_SIZE]),
@@ -176,27 +176,27 @@ fn what_cannot_be_read_for_a_while_is_read_later() {
     // One failed read is not even noticed.
     let call_count = device.call_count();
     let (pool, _) = Pool::open(as_device.clone(), &options(SnapshotKind::Epoch)).unwrap();
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     let reads = call_count..device.call_count();
     drop(pool);
     for call in 0..reads.count() as u64 {
         device.schedule(device.call_count() + call, Fault::Error);
         let (pool, _) = Pool::open(as_device.clone(), &options(SnapshotKind::Epoch)).unwrap();
-        pool.wait_until_warm();
-        assert_eq!(pool.damaged_pages().page_count, 0, "call {call}");
+        pool.residency().wait_until_warm();
+        assert_eq!(pool.residency().damaged_pages().page_count, 0, "call {call}");
     }
     let (pool, _) = Pool::open(as_device, &options(SnapshotKind::Epoch)).unwrap();
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     drop(pool);
     let failing = Arc::new(FailingReads { device, fails: AtomicBool::new(true) });
     let (pool, _) = Pool::open(failing.clone(), &options(SnapshotKind::Epoch)).unwrap();
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     failing.fails.store(false, Ordering::SeqCst);
-    assert_eq!(pool.damaged_pages().page_count, pages.len());
-    assert!(pool.damaged_pages().examples[0].contains("Input/output error"));
+    assert_eq!(pool.residency().damaged_pages().page_count, pages.len());
+    assert!(pool.residency().damaged_pages().examples[0].contains("Input/output error"));
     let is_readable = |page: &&PageId| match pool.shared(**page) {
         Err(Restart::Fault(missing)) => {
-            pool.load(&[missing]);
+            pool.residency().load(&[missing]);
             pool.shared(**page).is_ok()
         }
         result => result.is_ok(),
@@ -204,7 +204,7 @@ fn what_cannot_be_read_for_a_while_is_read_later() {
     assert_eq!(pages.iter().filter(is_readable).count(), 0, "not at once");
     std::thread::sleep(std::time::Duration::from_millis(1100));
     assert_eq!(pages.iter().filter(is_readable).count(), pages.len());
-    assert_eq!(pool.damaged_pages().page_count, 0);
+    assert_eq!(pool.residency().damaged_pages().page_count, 0);
 }
 
 /// A device that does not read what the warm-up asks for.

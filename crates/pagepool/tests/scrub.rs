@@ -28,7 +28,7 @@ fn open_with(
     let as_device: Arc<dyn Device> = device.clone();
     let options = PoolOptions { memory_pages, ..small_pool::small_pool(snapshot_kind, 1 << 20) };
     let (pool, _) = Pool::open(as_device, &options).unwrap();
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     pool
 }
 
@@ -125,7 +125,7 @@ fn a_checkpoint_writes_anew_what_has_rotted() {
         drop(pool);
         device.inner().crash();
         let pool = open(&device, kind);
-        assert_eq!(pool.damaged_pages().page_count, 0);
+        assert_eq!(pool.residency().damaged_pages().page_count, 0);
         assert_eq!(contents(&pool, small, 1).unwrap(), [200]);
         assert_eq!(contents(&pool, head, 20).unwrap(), counted(1, 20));
     }
@@ -148,13 +148,13 @@ fn what_has_rotted_stays_in_memory_until_it_is_healed() {
         }
     };
     fill_memory();
-    assert!(pool.resident_pages() < 600 && pool.allocated_pages() > 1000, "pages have been evicted");
+    assert!(pool.room().resident_pages() < 600 && pool.allocated_pages() > 1000, "pages have been evicted");
     assert_eq!(contents(&pool, rotten, 1).unwrap(), [100], "the page is in memory");
     assert_eq!(checkpoint(&pool).healed_page_count, 1);
     // Healed, it goes like any other, and comes back.
     fill_memory();
     assert!(matches!(contents(&pool, rotten, 1), Err(Restart::Fault(_))), "it has been evicted");
-    pool.load(&[rotten]);
+    pool.residency().load(&[rotten]);
     assert_eq!(contents(&pool, rotten, 1).unwrap(), [100]);
 }
 
@@ -186,9 +186,9 @@ fn what_is_not_in_memory_is_lost() {
     assert!(matches!(pool.shared(rotten), Err(Restart::Damaged(_))));
     assert!(!pool.is_resident(pages[2899]), "what is whole is not brought in by scrubbing");
     gate.open();
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     assert!(scrub(&pool).lost.is_empty());
-    assert_eq!(pool.damaged_pages().page_count, 1);
+    assert_eq!(pool.residency().damaged_pages().page_count, 1);
     assert_eq!(checkpoint(&pool).healed_page_count, 0);
     assert_eq!(pool.scrub_stats().bad_page_count, 1);
 }
@@ -266,7 +266,7 @@ fn beside_a_checkpoint(kind: SnapshotKind, meanwhile: Meanwhile, found_before: b
     drop(pool);
     device.inner().crash();
     let pool = open(&device, kind);
-    assert_eq!(pool.damaged_pages().page_count, 0, "{what}");
+    assert_eq!(pool.residency().damaged_pages().page_count, 0, "{what}");
     if meanwhile != Meanwhile::Free {
         assert_eq!(contents(&pool, small, 1).unwrap(), [expected.0], "{what}");
         assert_eq!(contents(&pool, head, 20).unwrap(), counted(expected.1, 20), "{what}");
@@ -411,7 +411,7 @@ fn nothing_is_lost_that_was_in_memory() {
         drop((pool, at_work));
         device.inner().crash();
         let pool = open(&device, kind);
-        assert_eq!(pool.damaged_pages().page_count, 0);
+        assert_eq!(pool.residency().damaged_pages().page_count, 0);
         for (&head, &(page_count, fill)) in &objects {
             assert_eq!(contents(&pool, head, page_count).unwrap(), counted(fill, page_count));
         }

@@ -87,7 +87,7 @@ impl Running {
             .map_err(|error| explain_refusal(error, dir.join(&settings.dbfilename)))?;
         log_io(&store);
         log_memory(&store, settings);
-        store.set_skips_damage(settings.skips_damage);
+        store.damage().set_skips(settings.skips_damage);
         store.set_collection_limits(&settings.collection_limits);
         if let Some(note) = store.recovery_note() {
             log::warning(note);
@@ -280,7 +280,7 @@ fn load_into(server: &Server, path: &Path) -> Result<Loaded, StartError> {
 }
 
 fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), OpError> {
-    (0..settings.databases).try_for_each(|db| worker.flush_db(DbId(db)))
+    (0..settings.databases).try_for_each(|db| worker.database(DbId(db)).flush())
 }
 
 fn start_threads(server: &Arc<Server>) -> std::io::Result<Vec<JoinHandle<()>>> {

@@ -157,7 +157,7 @@ impl Eviction {
             if used <= max && self.owed_bytes.load(Relaxed) == 0 {
                 return Room::Enough;
             }
-            match worker.evict(attempt.policy, attempt.settings.eviction_sample_count) {
+            match worker.upkeep().evict(attempt.policy, attempt.settings.eviction_sample_count) {
                 Ok(Evicted::Keys { evicted_count, memory_bytes, .. }) => {
                     self.key_count.fetch_add(evicted_count, Relaxed);
                     self.pay(memory_bytes);

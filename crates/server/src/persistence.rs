@@ -400,7 +400,7 @@ fn finish(host: &Arc<impl Host>, result: Result<Outcome, Failure>, changes: u64)
         begin(&mut state, next);
     }
     drop(state);
-    let damaged_page_count = host.store().damaged_pages().page_count;
+    let damaged_page_count = host.store().damage().pages().page_count;
     if job.target == Target::Pages && result.is_ok() && damaged_page_count > 0 {
         log::warning(format!(
             "The checkpoint is complete but for {damaged_page_count} pages that cannot be read, as before"

@@ -96,7 +96,7 @@ pub fn pass(store: &Store, stop: &AtomicBool) -> Pass {
 }
 
 fn step(store: &Store, from: ScrubCursor) -> ScrubReport {
-    let report = store.scrub_step(from);
+    let report = store.damage().scrub_step(from);
     for bad in report.to_heal.iter().take(NAMED_COUNT) {
         log::warning(format!("{}. It is in memory: the next checkpoint writes it anew", bad.error));
     }

@@ -127,7 +127,7 @@ impl Server {
             vec![watches.clone(), notifier.clone(), waiters.clone()];
         heard_by.extend(further);
         store.listen(heard_by);
-        store.track(settings.tracking(), unix_ms());
+        store.accesses().track(settings.tracking(), unix_ms());
         Ok(Arc::new(Server {
             store,
             worker_count: workers.len(),

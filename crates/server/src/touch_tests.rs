@@ -67,7 +67,7 @@ fn look_twice(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn look_anew(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     ctx.worker.get(ctx.client.db, &key, |_| ())?;
-    ctx.worker.look_anew();
+    ctx.worker.counting().look_anew();
     look(ctx, args)
 }
 
@@ -116,7 +116,7 @@ fn make_way(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn replace(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     ctx.worker.make_way(db, &key, [1].into_iter())?;
-    ctx.worker.set_add(db, &key, &[&b"m"[..]])?;
+    ctx.worker.set_at(db, &key).add(&[&b"m"[..]])?;
     ctx.reply.ok();
     Ok(())
 }
@@ -258,5 +258,5 @@ fn an_expiry_is_no_change() {
     assert_eq!(harness.run(&[b"psetex", b"k", b"1", b"0"]), b"+OK\r\n");
     harness.worker.set_now(1_000);
     assert_eq!(harness.run(&[b"one.looks", b"k"]), b"+OK\r\n");
-    assert_eq!(harness.worker.expired_count(), 1);
+    assert_eq!(harness.worker.expired_counts().0, 1);
 }

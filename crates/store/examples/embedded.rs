@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut cursor = 0;
     let mut key_count = 0;
     loop {
-        cursor = worker.scan(DB, cursor, 100, |_key, _info| key_count += 1)?;
+        cursor = worker.database(DB).scan(cursor, 100, |_key, _info| key_count += 1)?;
         if cursor == 0 {
             break;
         }

@@ -37,7 +37,7 @@ fn time(
                 op(worker, &key);
             } else {
                 let mut keys: Vec<Key<'_>> = batch.iter().map(|name| worker.key(name)).collect();
-                worker.prefetch(DB, &mut keys);
+                worker.prefetch().all(DB, &mut keys);
                 for key in &keys {
                     op(worker, key);
                 }

@@ -21,9 +21,9 @@ pub(crate) fn unix_ms() -> UnixMillis {
 pub struct Key<'a> {
     pub bytes: &'a [u8],
     pub hash: u64,
-    /// Page found by the last stage of [`crate::Worker::prefetch`]; a hint only, checked before it is believed.
+    /// Page found by the last stage of [`crate::Prefetch::all`]; a hint only, checked before it is believed.
     pub(crate) leaf_hint: Option<PageId>,
-    /// Slot found by [`crate::Worker::prefetch_record`]; a hint only, checked by comparing keys.
+    /// Slot found by [`crate::Prefetch::record`]; a hint only, checked by comparing keys.
     pub(crate) slot_hint: u16,
     /// The leaf has records that refer to other pages.
     pub(crate) outside_hint: bool,

@@ -21,6 +21,7 @@
 //!   keyspace              databases, catalog, expiry, locks, damage, sweep
 //!   rdb                   dumps, the payloads of DUMP and RESTORE, elements of collections
 //!   source                pages that are read ahead
+//!   accesses, damage      what is known of accesses to keys, and of what cannot be read
 //!   walk, store           views, the store
 //!   operations            what a worker has done, in debug builds
 //!   worker                access to the store for a thread that has batches
@@ -32,7 +33,9 @@
 // No client, file or configuration may bring the process down.
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
+mod accesses;
 mod blobs;
+mod damage;
 mod db;
 mod effect;
 mod entry;
@@ -68,16 +71,18 @@ mod sync {
     pub use std::sync::{atomic, OnceLock};
 }
 
+pub use accesses::Accesses;
 pub use blobs::{Bytes, Duplicate, Given, Incoming, Reach, Sending, SlabNeeds, SENDING_MIN_BYTES};
+pub use damage::{Damage, ScrubCursor};
 pub use db::DbId;
 pub use effect::{Before, Change, Effect, End};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, Faults, OpError, OpenError, Refusal, SaveError, TreeError};
 pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
 pub use key::{Key, UnixMillis};
-pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, SkipStats};
+pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, Prefetch, SkipStats};
 pub use listener::{Ear, Listener};
-pub use operations::Operations;
+pub use operations::{Counting, Operations};
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use rdb::Element;
@@ -90,11 +95,12 @@ pub use stillframe_pagepool::{
     is_looking, sched, Carrying, Conditions, Late, Layout, Looking, PoolBackend, ScrubReport, ScrubStats,
     SnapshotKind, Turn, Unserved, SCRUB_STEP_PAGES,
 };
-pub use store::{CheckpointReport, SaveProgress, ScrubCursor, Store, View};
+pub use store::{CheckpointReport, SaveProgress, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
-    Draw, ElementAhead, ElementCopies, FieldMode, FieldRef, GivenField, Insertion, NegativeZero, NewElement,
-    OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, Setting, TreesAhead,
+    CollectionAt, Draw, ElementAhead, ElementCopies, FieldMode, FieldRef, GivenField, HashAt, Insertion,
+    ListAt, NegativeZero, NewElement, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange,
+    SetAt, Setting, SortedSetAt, StringAt, TreesAhead, Upkeep,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use walk::{CollectionView, Lost, Value, ViewEntry};

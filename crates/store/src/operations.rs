@@ -45,3 +45,36 @@ impl Operations {
         self.seen_changes = change_count;
     }
 }
+
+/// The operations of a worker, for those who hold what they are against what is said of a command.
+pub struct Counting<'w> {
+    pub(crate) operations: &'w mut Operations,
+    /// The worker's changes so far.
+    pub(crate) change_count: u64,
+}
+
+impl Counting<'_> {
+    /// Begins to count operations; returns what has been counted before, for [`Counting::end`].
+    pub fn begin(&mut self) -> Operations {
+        let from = Operations::from(self.change_count);
+        std::mem::replace(self.operations, from)
+    }
+
+    /// What has been done since [`Counting::begin`], which has returned `before`: that is counted on from there. Nothing
+    /// without debug assertions.
+    pub fn end(&mut self, before: Operations) -> Operations {
+        if cfg!(debug_assertions) {
+            self.operations.settle(self.change_count);
+        }
+        std::mem::replace(self.operations, before)
+    }
+
+    /// The caller makes nothing of what it has found so far, and looks at its keys anew: operations before do not count with those
+    /// that follow.
+    #[inline(always)]
+    pub fn look_anew(&mut self) {
+        if cfg!(debug_assertions) {
+            self.operations.look_anew();
+        }
+    }
+}

@@ -77,7 +77,7 @@ pub(crate) struct Pages {
 impl Pages {
     pub fn new(pool: Arc<Pool>, options: &Options, may_leak: bool) -> Pages {
         Pages {
-            conditions: pool.conditions().clone(),
+            conditions: pool.room().conditions().clone(),
             pool,
             limit_bytes: AtomicU64::new(options.maxmemory_bytes),
             memory_bytes: AtomicU64::new(options.bound_bytes()),
@@ -90,7 +90,7 @@ impl Pages {
 
     /// Memory of the data, as far as it is in memory, and of what is known of the rest.
     pub fn used_bytes(&self) -> u64 {
-        self.pool.resident_pages() * PAGE_SIZE as u64 + self.side_bytes()
+        self.pool.room().resident_pages() * PAGE_SIZE as u64 + self.side_bytes()
     }
 
     fn side_bytes(&self) -> u64 {
@@ -162,7 +162,7 @@ impl Pages {
     /// # Errors
     /// [`Stop::LargerThanMemory`]: so much is too much, likewise.
     pub fn check_together(&self, needed_bytes: u64) -> Result<(), Stop> {
-        match self.pool.memory_pages().map(|most| most / 2 * PAGE_SIZE as u64) {
+        match self.pool.room().limit_pages().map(|most| most / 2 * PAGE_SIZE as u64) {
             Some(most_bytes) if needed_bytes > most_bytes && !is_carrying() => {
                 Err(Stop::LargerThanMemory { needed_bytes, most_bytes })
             }
@@ -172,7 +172,7 @@ impl Pages {
 
     /// So many pages may be brought in ahead of a walk, at most `count`.
     pub fn ahead_pages(&self, count: usize) -> usize {
-        let most = self.pool.memory_pages().map_or(usize::MAX, |pages| pages as usize / AHEAD_PART);
+        let most = self.pool.room().limit_pages().map_or(usize::MAX, |pages| pages as usize / AHEAD_PART);
         count.min(most).max(1)
     }
 

@@ -103,7 +103,7 @@ impl Follow for Pool {
 #[cold]
 pub(crate) fn stop_at(pool: &Pool, restart: Restart) -> Stop {
     match restart {
-        Restart::Fault(pid) if !pool.is_in_use(pid) => {
+        Restart::Fault(pid) if !pool.residency().is_in_use(pid) => {
             Stop::Damaged(format!("page {} is not in use, but another one refers to it", pid.0))
         }
         other => other.into(),

@@ -12,13 +12,12 @@ use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf}
 use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    sched, CheckpointError, Conditions, DamagedPages, PageId, Pool, PoolError, PoolOptions, ScrubReport,
-    ScrubStats, Turn, PAGE_SIZE,
+    sched, CheckpointError, Conditions, PageId, Pool, PoolError, PoolOptions, Turn, PAGE_SIZE,
 };
 
 use crate::error::{Missing, OpenError, Refusal, SaveError};
 use crate::here::{check_away, check_outside, Busy};
-use crate::keyspace::{Keyspace, SkipStats, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
+use crate::keyspace::{collect, Keyspace, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::listener::Listener;
 use crate::page::Page;
 use crate::rdb::Cut;
@@ -26,7 +25,7 @@ use crate::shares::MemoryShares;
 use crate::source::PageSource;
 use crate::stop::Stop;
 use crate::walk::{Lost, ViewEntry, Walk};
-use crate::{Access, CollectionLimits, DbId, DbStats, Fault, Key, Options, Tracking, UnixMillis, Worker};
+use crate::{Accesses, CollectionLimits, Damage, DbId, DbStats, Fault, Key, Options, Worker};
 
 /// Name of the page file in a store's directory.
 const PAGE_FILE: &str = "stillframe.pages";
@@ -44,9 +43,6 @@ pub struct CheckpointReport {
     /// How long the cut took, while no worker ran; with the snapshotter `fork` that is the fork.
     pub cut: Duration,
 }
-
-/// Where scrubbing goes on; none: at the beginning of the page file.
-pub type ScrubCursor = Option<PageId>;
 
 /// Progress of a running save, for `INFO`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -376,7 +372,7 @@ impl Store {
     pub fn view_telling(&self, at_cut: impl FnOnce() + Send + 'static) -> Result<View, SaveError> {
         self.check_may_wait()?;
         let keyspace = self.keyspace().clone();
-        keyspace.pool.wait_until_warm();
+        keyspace.pool.residency().wait_until_warm();
         let catalog = keyspace.catalog;
         let (pool, since) = (keyspace.pool.clone(), std::time::Instant::now());
         let waited = Arc::new(AtomicU64::new(0));
@@ -427,41 +423,22 @@ impl Store {
 
     /// Whether pages are still to be read from the page file after a restart.
     pub fn is_warming_up(&self) -> bool {
-        self.keyspace().pool.is_warming_up()
+        self.keyspace().pool.residency().is_warming_up()
     }
 
-    /// What of the last checkpoint cannot be read, as far as it is known.
-    pub fn damaged_pages(&self) -> DamagedPages {
-        self.keyspace().pool.damaged_pages()
+    /// Whether some values are being read in parts.
+    pub fn is_any_sent(&self) -> bool {
+        !self.keyspace().blobs.none_is_sent()
     }
 
-    /// Verifies the next [`SCRUB_STEP_PAGES`] of the page file; what is bad there and whole in memory the next checkpoint
-    /// writes anew. Waits for the disk.
-    ///
-    /// [`SCRUB_STEP_PAGES`]: stillframe_pagepool::SCRUB_STEP_PAGES
-    pub fn scrub_step(&self, from: ScrubCursor) -> ScrubReport {
-        self.keyspace().pool.scrub(from.unwrap_or(PageId(0)))
+    /// What of it cannot be read.
+    pub fn damage(&self) -> Damage<'_> {
+        Damage(self.keyspace())
     }
 
-    /// What has been scrubbed since the store was opened.
-    pub fn scrub_stats(&self) -> ScrubStats {
-        self.keyspace().pool.scrub_stats()
-    }
-
-    /// Whether walks over keys pass over what cannot be read instead of failing, and a write to a key whose leaf is lost
-    /// puts an empty one in its place.
-    pub fn set_skips_damage(&self, skips: bool) {
-        self.keyspace().skips.set(skips);
-    }
-
-    /// What has been passed over or given up because of damage.
-    pub fn skip_stats(&self) -> SkipStats {
-        self.keyspace().skips.stats()
-    }
-
-    /// What has been passed over or given up since the last call, in words; not more than a few.
-    pub fn take_skip_notes(&self) -> Vec<String> {
-        self.keyspace().skips.take_notes()
+    /// What is known of accesses to its keys.
+    pub fn accesses(&self) -> Accesses<'_> {
+        Accesses(self.keyspace())
     }
 
     /// The error after which the page file takes no more checkpoints, if there was one.
@@ -471,7 +448,7 @@ impl Store {
 
     /// Pages that may be in memory at a time, if that is bounded.
     pub fn memory_page_count(&self) -> Option<u64> {
-        self.keyspace().pool.memory_pages()
+        self.keyspace().pool.room().limit_pages()
     }
 
     /// How the bound of memory is divided now, if there is one ([`Options::memory_bytes`]).
@@ -481,7 +458,7 @@ impl Store {
 
     /// One word of conditions that commands look at before they begin, the store's and the caller's: [`Conditions`].
     pub fn conditions(&self) -> &Arc<Conditions> {
-        self.keyspace().pool.conditions()
+        self.keyspace().pool.room().conditions()
     }
 
     /// Whether an operation may meet a page that is not in memory: while the store warms up, and as long as a page could
@@ -495,11 +472,11 @@ impl Store {
         // The thread that loads is everybody's: a panic of the caller's ends the call alone.
         let done: Box<dyn FnOnce() + Send> = Box::new(move || drop(catch_unwind(AssertUnwindSafe(done))));
         match fault.missing {
-            Missing::Pages(pages) => self.keyspace().pool.load_in_background(pages, done),
+            Missing::Pages(pages) => self.keyspace().pool.residency().load_in_background(pages, done),
             Missing::Room => self.keyspace().pool.when_room(done),
             Missing::Nothing => done(),
-            Missing::Turn(number) => self.keyspace().pool.when_turn(number, done),
-            Missing::All => self.keyspace().pool.when_warm(done),
+            Missing::Turn(number) => self.keyspace().pool.turns().when_come(number, done),
+            Missing::All => self.keyspace().pool.residency().when_warm(done),
         }
     }
 
@@ -596,27 +573,6 @@ impl Store {
         self.keyspace().pages.set_limit_bytes(bytes);
     }
 
-    /// Tracks accesses to keys in this way from now on, or no more: as if all had been made now. It takes 6 to 8 bytes a key
-    /// ([`Store::tracking_bytes`]), which count as used. Rates may change without that.
-    pub fn track(&self, tracking: Option<Tracking>, now: UnixMillis) {
-        self.keyspace().track(tracking, now);
-    }
-
-    /// Lets what is tracked keep pace with the number of keys. To be called now and then.
-    pub fn settle_tracking(&self) {
-        self.keyspace().settle_stamps();
-    }
-
-    /// Memory that tracking takes.
-    pub fn tracking_bytes(&self) -> u64 {
-        self.keyspace().stamps_bytes()
-    }
-
-    /// What is known of the accesses to a key, if they are tracked.
-    pub fn access(&self, db: DbId, key: &[u8], now: UnixMillis) -> Option<Access> {
-        self.keyspace().access(now, db, key)
-    }
-
     /// Changes since the last completed save, in keys written.
     pub fn changes_since_save(&self) -> u64 {
         let saved = self.shared.saved_change_count.load(Ordering::Relaxed);
@@ -631,7 +587,7 @@ impl Store {
 
     /// A place in the queue of commands that wait in vain for all their pages together ([`Fault::turn`]).
     pub fn ask_turn(&self) -> Turn {
-        self.pool().ask_turn()
+        self.pool().turns().ask()
     }
 
     /// The pool below, for its metrics.
@@ -641,7 +597,7 @@ impl Store {
 
     /// Whether everything that was removed has been freed.
     pub fn is_tidy(&self) -> bool {
-        self.keyspace().is_tidy()
+        collect::is_tidy(self.keyspace())
     }
 }
 
@@ -707,7 +663,7 @@ fn note_of(damage: &PageFileError, fell_back: bool) -> String {
 fn attach(pool: Arc<Pool>, options: Options, header: &UserHeader) -> Result<Keyspace, OpenError> {
     let catalog = catalog_of(header);
     let pages: Vec<PageId> = needed_pages(header).map(PageId).collect();
-    pool.load(&pages);
+    pool.residency().load(&pages);
     Keyspace::attach(pool, options, catalog).map_err(|stop| match stop {
         Stop::Damaged(text) => OpenError::Damaged(text),
         other => OpenError::Damaged(format!("the catalog at page {} cannot be read: {other:?}", catalog.0)),
@@ -720,7 +676,7 @@ fn start_collector(keyspace: &Arc<Keyspace>) -> std::io::Result<JoinHandle<()>> 
     std::thread::Builder::new().name("sf-collect".into()).spawn(move || {
         sched::enroll("sf-collect");
         let member = keyspace.pool.join();
-        keyspace.collect(&member);
+        collect::collect(&keyspace, &member);
     })
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use crate::blobs::{Blob, Class, Place};
+use crate::blobs::{Blob, BlobPlace, Class};
 use crate::error::SaveError;
 use crate::keyspace::{Catalog, CATALOG_PAGE_COUNT};
 use crate::page::Page;
@@ -105,8 +105,8 @@ impl<S: PageSource> PageRun for SourceRun<'_, S> {
 
 fn blob_offset(blob: &Blob) -> u64 {
     match blob.place {
-        Place::Slab { class, slot } => Class(class).slot_offset(slot) as u64,
-        Place::Object { .. } => 0,
+        BlobPlace::Slab { class, slot } => Class(class).slot_offset(slot) as u64,
+        BlobPlace::Object { .. } => 0,
     }
 }
 

@@ -6,7 +6,10 @@ use stillframe_pagepool::Standstill;
 use crate::blobs::{SlabNeeds, Taking};
 use crate::here::Here;
 use crate::key::unix_ms;
-use crate::keyspace::{BehindLocks, Keyspace, Local, Locks};
+use crate::keyspace::{
+    collections, random, read, resolve, scan, update, whole, write, Acting, BehindLocks, Keyspace, Local,
+    Locks, Op,
+};
 use crate::operations::Operations;
 use crate::pages::Waiting;
 use crate::*;
@@ -63,6 +66,20 @@ impl<'w> Running<'w> {
     pub fn begin(worker: &'w mut Worker) -> Running<'w> {
         worker.local.holder.member.resume();
         Running(worker)
+    }
+
+    /// Brings in what a fault says. If the worker `yields`, memory stays within its bound, and what was met before may go.
+    fn wait_for(&self, fault: Fault, yields: bool) {
+        let (member, mut pages) = (&self.0.local.holder.member, Vec::new());
+        if !fault.names_pages() {
+            return member.idle(|| self.0.store.wait(fault));
+        }
+        fault.add_to(&mut pages);
+        let pool = &self.0.keyspace().pool;
+        match yields {
+            true => member.idle_for_turns(|| pool.residency().load(&pages)),
+            false => pool.residency().load_at_once(&pages),
+        }
     }
 }
 
@@ -130,8 +147,8 @@ impl Worker {
     }
 
     #[inline(always)]
-    pub(crate) fn split(&mut self) -> (&Keyspace, &mut Local) {
-        (&self.store.shared.keyspace, &mut self.local)
+    pub(crate) fn op(&mut self) -> Op<'_> {
+        Op { keyspace: &self.store.shared.keyspace, local: &mut self.local }
     }
 
     /// An operation begins, in debug builds.
@@ -142,35 +159,11 @@ impl Worker {
         }
     }
 
-    /// Begins to count operations; returns what has been counted before, for [`Worker::end_count`].
-    pub fn begin_count(&mut self) -> Operations {
-        let from = Operations::from(self.local.change_count());
-        std::mem::replace(&mut self.operations, from)
-    }
-
-    /// What has been done since [`Worker::begin_count`], which has returned `before`: that is counted on from there. Nothing
-    /// without debug assertions.
-    pub fn end_count(&mut self, before: Operations) -> Operations {
-        if cfg!(debug_assertions) {
-            self.operations.settle(self.local.change_count());
-        }
-        std::mem::replace(&mut self.operations, before)
-    }
-
-    /// The caller makes nothing of what it has found so far, and looks at its keys anew: operations before do not count with those
-    /// that follow.
-    #[inline(always)]
-    pub fn look_anew(&mut self) {
-        if cfg!(debug_assertions) {
-            self.operations.look_anew();
-        }
-    }
-
     /// Runs an operation; that of a waiting worker until it misses no page.
     #[inline(always)]
     pub(crate) fn run<R>(
         &mut self,
-        mut operation: impl FnMut(&Keyspace, &mut Local) -> Result<R, OpError>,
+        mut operation: impl FnMut(&mut Op<'_>) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
         self.count_operation();
         if self.local.waits {
@@ -181,10 +174,10 @@ impl Worker {
 
     /// An operation is a step, unless one is open.
     #[inline(always)]
-    fn operate<R>(&mut self, operation: &mut impl FnMut(&Keyspace, &mut Local) -> R) -> R {
-        let (keyspace, local) = self.split();
-        let result = operation(keyspace, local);
-        local.holder.acting.end_operation();
+    fn operate<R>(&mut self, operation: &mut impl FnMut(&mut Op<'_>) -> R) -> R {
+        let mut op = self.op();
+        let result = operation(&mut op);
+        op.local.holder.acting.end_operation();
         result
     }
 
@@ -192,7 +185,7 @@ impl Worker {
     #[inline(never)]
     fn run_waiting<R>(
         &mut self,
-        mut operation: impl FnMut(&Keyspace, &mut Local) -> Result<R, OpError>,
+        mut operation: impl FnMut(&mut Op<'_>) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
         let here = self.come_here();
         let _at_work = here.begin()?;
@@ -200,46 +193,24 @@ impl Worker {
         if self.store.is_full() && !self.store.is_stuck() {
             self.store.wait(Fault::room());
         }
-        self.read_clock();
+        self.op().read_clock();
         let (mut load_count, mut may_settle) = (0, true);
         let running = Running::begin(self);
         let _waiting = Waiting::begin();
         loop {
             match running.0.operate(&mut operation) {
-                Err(OpError::Fault(fault)) => running.0.wait_for(fault, load_count < LOADS_MAX),
+                Err(OpError::Fault(fault)) => running.wait_for(fault, load_count < LOADS_MAX),
                 // Once: there is no more to come.
                 Err(OpError::OutOfMemory { .. })
                     if may_settle && running.0.store.pool().has_freed_nodes() =>
                 {
-                    let (keyspace, local) = running.0.split();
-                    local.holder.member.idle(|| keyspace.pool.settle_nodes(NODES_PATIENCE));
+                    let op = running.0.op();
+                    op.local.holder.member.idle(|| op.keyspace.pool.settle_nodes(NODES_PATIENCE));
                     may_settle = false;
                 }
                 result => return result,
             }
             load_count += 1;
-        }
-    }
-
-    /// Brings in what a fault says. If the worker `yields`, memory stays within its bound, and what was met before may go.
-    fn wait_for(&self, fault: Fault, yields: bool) {
-        let (member, mut pages) = (&self.local.holder.member, Vec::new());
-        if !fault.names_pages() {
-            return member.idle(|| self.store.wait(fault));
-        }
-        fault.add_to(&mut pages);
-        let pool = &self.keyspace().pool;
-        match yields {
-            true => member.idle_for_turns(|| pool.load(&pages)),
-            false => pool.load_at_once(&pages),
-        }
-    }
-
-    /// Sets the clock to the system's, unless the caller sets it.
-    fn read_clock(&mut self) {
-        if self.local.has_own_clock {
-            let (keyspace, local) = self.split();
-            keyspace.set_now(local, unix_ms());
         }
     }
 
@@ -252,34 +223,18 @@ impl Worker {
     #[inline]
     pub(crate) fn with_run<R>(
         &mut self,
-        operation: impl FnMut(&Keyspace, &mut Local, &mut Vec<u8>) -> Result<R, OpError>,
+        mut operation: impl FnMut(&mut Op<'_>, &mut Vec<u8>) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
-        self.with_run_giving(Taking::Bytes, operation)
+        self.run(|op| op.with_run(Taking::Bytes, &mut operation))
     }
 
     /// The same for a caller that takes large elements by reference.
     #[inline]
     pub(crate) fn with_run_taking<R>(
         &mut self,
-        operation: impl FnMut(&Keyspace, &mut Local, &mut Vec<u8>) -> Result<R, OpError>,
+        mut operation: impl FnMut(&mut Op<'_>, &mut Vec<u8>) -> Result<R, OpError>,
     ) -> Result<R, OpError> {
-        self.with_run_giving(Taking::Large, operation)
-    }
-
-    #[inline(always)]
-    fn with_run_giving<R>(
-        &mut self,
-        taking: Taking,
-        mut operation: impl FnMut(&Keyspace, &mut Local, &mut Vec<u8>) -> Result<R, OpError>,
-    ) -> Result<R, OpError> {
-        self.run(|keyspace, local| {
-            let mut run = std::mem::take(&mut local.run);
-            local.taking = taking;
-            let result = operation(keyspace, local, &mut run);
-            (local.run, local.taking) = (run, Taking::Bytes);
-            local.drop_large_buffers();
-            result
-        })
+        self.run(|op| op.with_run(Taking::Large, &mut operation))
     }
 
     #[inline(always)]
@@ -294,60 +249,27 @@ impl Worker {
         Key { origin: keyspace.key_origin, ..Key::new(bytes, keyspace.trees.order.hash(bytes)) }
     }
 
-    /// First of six stages in which the keys of a batch are brought into the cache, each for all keys before the
-    /// next: the waits for memory overlap. What it leaves in the key is a hint that costs nothing if it gets stale.
+    /// Brings what a batch is going to look at into the cache.
     #[inline]
-    pub fn prefetch_node(&self, db: DbId, key: &mut Key<'_>) {
-        if let Some(tree) = self.keyspace().tree(db) {
-            self.keyspace().trees.prefetch_node(tree, key);
-        }
+    pub fn prefetch(&self) -> Prefetch<'_> {
+        Prefetch(self.keyspace())
     }
 
-    /// Second stage, after [`Worker::prefetch_node`].
-    #[inline]
-    pub fn prefetch_child(&self, key: &Key<'_>) {
-        self.keyspace().trees.prefetch_child(key);
+    /// What belongs together of what this worker changes.
+    #[inline(always)]
+    pub fn steps(&self) -> OwnSteps<'_> {
+        OwnSteps(&self.local.holder.acting)
     }
 
-    /// Third stage, after [`Worker::prefetch_child`]; also of use alone.
-    #[inline]
-    pub fn prefetch_leaf(&self, db: DbId, key: &mut Key<'_>) {
-        if let Some(tree) = self.keyspace().tree(db) {
-            self.keyspace().trees.prefetch_leaf(tree, key);
-            if key.will_write {
-                self.keyspace().locks.prefetch(db, key.hash);
-            }
-        }
+    /// What it has done, counted in debug builds.
+    #[inline(always)]
+    pub fn counting(&mut self) -> Counting<'_> {
+        Counting { change_count: self.local.change_count(), operations: &mut self.operations }
     }
 
-    /// Fourth stage, after [`Worker::prefetch_leaf`].
-    #[inline]
-    pub fn prefetch_slots(&self, key: &mut Key<'_>) {
-        self.keyspace().trees.prefetch_slots(key);
-    }
-
-    /// Fifth stage, after [`Worker::prefetch_slots`].
-    #[inline]
-    pub fn prefetch_record(&self, key: &mut Key<'_>) {
-        self.keyspace().trees.prefetch_record(key);
-    }
-
-    /// Last stage, after [`Worker::prefetch_record`]: for values that lie outside their leaf.
-    #[inline]
-    pub fn prefetch_value(&self, key: &Key<'_>) {
-        if key.outside_hint {
-            let _ = self.keyspace().trees.prefetch_value(key);
-        }
-    }
-
-    /// All stages for a batch of keys of one database.
-    pub fn prefetch(&self, db: DbId, keys: &mut [Key<'_>]) {
-        keys.iter_mut().for_each(|key| self.prefetch_node(db, key));
-        keys.iter().for_each(|key| self.prefetch_child(key));
-        keys.iter_mut().for_each(|key| self.prefetch_leaf(db, key));
-        keys.iter_mut().for_each(|key| self.prefetch_slots(key));
-        keys.iter_mut().for_each(|key| self.prefetch_record(key));
-        keys.iter().for_each(|key| self.prefetch_value(key));
+    /// A database as a whole.
+    pub fn database(&mut self, db: DbId) -> Database<'_> {
+        Database { worker: self, db }
     }
 
     /// Between two commands: takes part in a pending barrier. Cheap when there is none.
@@ -379,8 +301,8 @@ impl Worker {
     /// worker's is the system's otherwise.
     pub fn set_now(&mut self, now: UnixMillis) {
         self.local.has_own_clock = false;
-        let (keyspace, local) = self.split();
-        keyspace.set_now(local, now);
+        let op = self.op();
+        op.keyspace.set_now(op.local, now);
     }
 
     /// What the clock says.
@@ -401,14 +323,9 @@ impl Worker {
         self.local.change_count()
     }
 
-    /// Keys that this worker found expired (lazily or actively) and removed.
-    pub fn expired_count(&self) -> u64 {
-        self.local.expired_count
-    }
-
-    /// Fields of hashes that this worker found expired and removed.
-    pub fn expired_field_count(&self) -> u64 {
-        self.local.expired_field_count.get()
+    /// Keys that this worker found expired (lazily or actively) and removed, and fields of hashes.
+    pub fn expired_counts(&self) -> (u64, u64) {
+        (self.local.expired_count, self.local.expired_field_count.get())
     }
 
     /// Locks keys, in an order of their own, for a command or transaction that touches several; `write` is
@@ -418,55 +335,10 @@ impl Worker {
         self.keyspace().locks.lock_keys(&self.local.holder, keys, write)
     }
 
-    /// Locks the keys of one operation, for a worker whose caller has the library see to what it needs.
-    #[inline]
-    pub(crate) fn lock_if_waiting(&mut self, keys: [(DbId, &Key<'_>); 2]) -> Option<Locks> {
-        let waits = self.local.waits;
-        waits.then(|| self.lock(&keys.map(|(db, key)| (db, *key)), true))
-    }
-
-    /// This worker, in the steps that it makes.
-    pub fn id(&self) -> WorkerId {
-        self.local.holder.acting.worker()
-    }
-
-    /// From now on operations are one [`Step`] to listeners, until [`Worker::end_step`] or the end of the worker. To be called once
-    /// every key is locked that the step may change, or this worker is [`Alone`].
-    #[inline(always)]
-    pub fn begin_step(&mut self) {
-        self.local.holder.acting.open();
-    }
-
-    /// Ends the step, before the locks are given up.
-    #[inline(always)]
-    pub fn end_step(&mut self) {
-        self.local.holder.acting.close();
-    }
-
-    /// The caller's next call begins, whose changes listeners hear under this name.
-    pub fn name_call(&mut self, name: Option<&'static str>) {
-        self.local.holder.acting.name_call(name);
-    }
-
-    /// What this worker changes from now on has this cause. Returns the one before.
-    pub fn set_cause(&mut self, cause: Cause) -> Cause {
-        self.local.holder.acting.set_cause(cause)
-    }
-
     /// Until the result is dropped, a read of one key that meets a change finds that its [`Listener`] has been told: the read waits
     /// for the lock under which that happens. To be called before the read, between two operations.
     pub fn read_behind_locks(&self) -> BehindLocks {
         self.keyspace().locks.read_behind_locks()
-    }
-
-    /// To be called after a shared lock set has been released: removes what was found expired under it. Such
-    /// entries count as absent and are otherwise left to the active expiry, but [`Store::db_stats`] counts them.
-    ///
-    /// # Errors
-    /// [`OpError`]; the entry is left to the active expiry.
-    #[inline]
-    pub fn remove_left_expired(&mut self) -> Result<(), OpError> {
-        self.run(|keyspace, local| keyspace.remove_left_expired(local))
     }
 
     /// The resolve phase: makes sure that every page is in memory which an operation on these keys may touch, whatever it
@@ -476,21 +348,12 @@ impl Worker {
     /// [`OpError::Fault`], of a worker that does not wait: pass it to [`Store::load`], serve others, and run the command again.
     /// [`OpError::LargerThanMemory`] if there is no room for the values together.
     pub fn resolve(&mut self, keys: &[(DbId, Key<'_>)]) -> Result<(), OpError> {
-        self.resolve_changes(keys, 0)
-    }
-
-    /// The same for operations that are to be one step and change things `change_count` times at most (store a value or
-    /// a long key, replace or remove one): after it none of them meets a page that is missing, as long as the worker is
-    /// [`Alone`].
-    ///
-    /// # Errors
-    /// As of [`Worker::resolve`].
-    pub fn resolve_changes(&mut self, keys: &[(DbId, Key<'_>)], change_count: usize) -> Result<(), OpError> {
         let keys = keys.iter().map(|(db, key)| (*db, *key, Reach::WHOLE));
-        self.resolve_reaching(keys, &SlabNeeds::any(change_count))
+        self.resolve_reaching(keys, &SlabNeeds::any(0))
     }
 
-    /// The same for operations that reach no further into the values than told, and store what is told.
+    /// The same for operations that reach no further into the values than told, are to be one step, and store what is told: after
+    /// it none of them meets a page that is missing, as long as the worker is [`Alone`].
     ///
     /// # Errors
     /// As of [`Worker::resolve`].
@@ -499,7 +362,7 @@ impl Worker {
         keys: impl Iterator<Item = (DbId, Key<'k>, Reach)> + Clone,
         stored: &SlabNeeds,
     ) -> Result<(), OpError> {
-        self.run(|keyspace, _| keyspace.resolve(keys.clone(), stored))
+        self.run(|op| resolve::resolve(op.keyspace, keys.clone(), stored))
     }
 
     /// Waits until every other worker stands between two commands, and the background work, too. To be called between
@@ -520,17 +383,12 @@ impl Worker {
 
     /// What is known of the entry; does not count as an access. An expired entry is removed and counts as absent.
     pub fn entry(&mut self, db: DbId, key: &Key<'_>) -> Result<Option<EntryInfo>, OpError> {
-        self.run(|keyspace, local| keyspace.entry(local, db, key))
+        self.run(|op| read::entry(op, db, key))
     }
 
     /// Marks the entry as accessed now (`TOUCH`).
     pub fn touch(&mut self, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        self.run(|keyspace, local| keyspace.touch(local, db, key))
-    }
-
-    /// Whether some values are being read in parts.
-    pub fn is_any_sent(&self) -> bool {
-        !self.keyspace().blobs.none_is_sent()
+        self.run(|op| read::touch(op, db, key))
     }
 
     /// Sets or clears the deadline; returns whether the key is there.
@@ -541,13 +399,13 @@ impl Worker {
         key: &Key<'_>,
         deadline: Option<UnixMillis>,
     ) -> Result<bool, OpError> {
-        self.run(|keyspace, local| keyspace.set_deadline(local, db, key, deadline))
+        self.run(|op| update::set_deadline(op, db, key, deadline))
     }
 
     /// Removes an entry; returns whether it was there. Large values are freed in the background.
     /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     pub fn remove(&mut self, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        self.run(|keyspace, local| keyspace.remove(local, db, key))
+        self.run(|op| write::remove(op, db, key))
     }
 
     /// Before a collection is stored element by element in the place of whatever a key has, in one command: makes sure that
@@ -565,9 +423,9 @@ impl Worker {
         let mut stored = SlabNeeds::of(lens_bytes);
         // As long as it is small, the whole of it.
         (0..SMALL_FORMS).for_each(|_| stored.add_any());
-        let made = self.run(|keyspace, local| {
-            keyspace.resolve([(db, *key, Reach::WHOLE)].into_iter(), &stored)?;
-            keyspace.make_way(local, db, key)
+        let made = self.run(|op| {
+            resolve::resolve(op.keyspace, [(db, *key, Reach::WHOLE)].into_iter(), &stored)?;
+            collections::make_way(op, db, key)
         });
         if cfg!(debug_assertions) && made.is_ok() {
             self.operations.note_silent_change();
@@ -579,33 +437,8 @@ impl Worker {
     /// re-linked, not copied. Returns false if `from` is absent. The caller holds locks on both; a waiting worker takes them.
     /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     pub fn rename(&mut self, from: (DbId, &Key<'_>), to: (DbId, &Key<'_>)) -> Result<bool, OpError> {
-        let _locks = self.lock_if_waiting([from, to]);
-        self.run(|keyspace, local| keyspace.rename(local, from, to))
-    }
-
-    /// One step of an iteration: calls `f` with about `count` unexpired keys from `cursor` on and returns the
-    /// next cursor, 0 at the end. A key that is there throughout is given exactly once. Cursors are the top 52
-    /// bits of the hash plus one.
-    ///
-    /// # Errors
-    /// What `f` was given by this call does not count then.
-    pub fn scan(
-        &mut self,
-        db: DbId,
-        cursor: u64,
-        count: usize,
-        mut f: impl FnMut(&[u8], &EntryInfo),
-    ) -> Result<u64, OpError> {
-        if !self.waits() {
-            return self.run(|keyspace, local| keyspace.scan(local, db, cursor, count, &mut f));
-        }
-        let mut found = Vec::new();
-        let next = self.run(|keyspace, local| {
-            found.clear();
-            keyspace.scan(local, db, cursor, count, |key, info| found.push((key.to_vec(), *info)))
-        })?;
-        found.iter().for_each(|(key, info)| f(key, info));
-        Ok(next)
+        let _locks = lock_if_waiting(self, [from, to]);
+        self.run(|op| update::rename(op, from, to))
     }
 
     /// Brings pages in, now, in the midst of what must not be left before it ends. Others wait. If this worker is [`Alone`] and
@@ -615,14 +448,14 @@ impl Worker {
         let mut pages = Vec::new();
         fault.add_to(&mut pages);
         let pool = &self.keyspace().pool;
-        pages.retain(|page| pool.is_missing(*page));
+        pages.retain(|page| pool.residency().is_missing(*page));
         if pages.is_empty() {
             return 0;
         }
         if !exceeds {
-            self.local.holder.member.idle_for_turns(|| pool.load(&pages));
+            self.local.holder.member.idle_for_turns(|| pool.residency().load(&pages));
         }
-        self.keyspace().load_in_place(&pages);
+        collections::load_in_place(self.keyspace(), &pages);
         pages.len()
     }
 
@@ -630,53 +463,6 @@ impl Worker {
     pub fn begin_choices(&mut self, seed: u64) {
         fastrand::seed(seed);
         self.local.forget_drawn();
-    }
-
-    /// A key chosen evenly among those that are not expired; `None` if there is none.
-    pub fn random_key(&mut self, db: DbId) -> Result<Option<Vec<u8>>, OpError> {
-        self.run(|keyspace, local| keyspace.random_key(local, db))
-    }
-
-    /// Empties one database. The pages are freed in the background.
-    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
-    ///
-    /// # Errors
-    /// [`OpError::NoDatabase`].
-    pub fn flush_db(&mut self, db: DbId) -> Result<(), OpError> {
-        self.keyspace().check_database(db)?;
-        let (acting, now) = (self.local.holder.acting.clone(), self.now());
-        self.stop_the_world(move |keyspace| keyspace.flush(db, (&acting, now)))
-    }
-
-    /// Exchanges two databases.
-    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
-    ///
-    /// # Errors
-    /// [`OpError::NoDatabase`].
-    pub fn swap_db(&mut self, a: DbId, b: DbId) -> Result<(), OpError> {
-        self.keyspace().check_database(a)?;
-        self.keyspace().check_database(b)?;
-        let (acting, now) = (self.local.holder.acting.clone(), self.now());
-        self.stop_the_world(move |keyspace| keyspace.swap(a, b, (&acting, now)))
-    }
-
-    /// Runs `action` between two commands of every worker; at once if this one is [`Alone`].
-    fn stop_the_world(&mut self, action: impl FnOnce(&Keyspace) + Send + 'static) -> Result<(), OpError> {
-        let here = self.come_here();
-        let _at_work = (!self.is_seated).then(|| here.begin()).transpose()?;
-        let keyspace = self.store.shared.keyspace.clone();
-        let pool = keyspace.pool.clone();
-        self.local.holder.member.idle(|| pool.at_barrier(move |_| action(&keyspace)))?;
-        Ok(())
-    }
-
-    /// Evicts one key, and removes what is met that has expired. To be called between two commands, without locks. Keys that were
-    /// chosen by another policy before are not remembered.
-    ///
-    /// # Errors
-    /// What is in the way of the keys that were chosen; none has been evicted.
-    pub fn evict(&mut self, policy: EvictionPolicy, sample_count: usize) -> Result<Evicted, OpError> {
-        self.run(|keyspace, local| keyspace.evict(local, policy, sample_count))
     }
 
     /// Whether what this worker does does not count as an access, from now on; but for [`Worker::touch`].
@@ -687,9 +473,9 @@ impl Worker {
 
     /// Takes over what is known of a key's accesses from elsewhere, if that is tracked.
     pub fn set_access(&mut self, db: DbId, key: &Key<'_>, access: Access) {
-        let (keyspace, local) = self.split();
-        if let Some(tree) = keyspace.tree(db) {
-            local.tracked.set(tree.tag, key.hash, access);
+        let op = self.op();
+        if let Some(tree) = op.keyspace.tree(db) {
+            op.local.tracked.set(tree.tag, key.hash, access);
         }
     }
 }
@@ -704,4 +490,119 @@ impl Drop for Worker {
             self.here.stand_up();
         }
     }
+}
+
+/// One of a store's databases, for operations of one worker.
+pub struct Database<'w> {
+    worker: &'w mut Worker,
+    db: DbId,
+}
+
+impl Database<'_> {
+    /// One step of an iteration: calls `f` with about `count` unexpired keys from `cursor` on and returns the
+    /// next cursor, 0 at the end. A key that is there throughout is given exactly once. Cursors are the top 52
+    /// bits of the hash plus one.
+    ///
+    /// # Errors
+    /// What `f` was given by this call does not count then.
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(&[u8], &EntryInfo),
+    ) -> Result<u64, OpError> {
+        let db = self.db;
+        if !self.worker.waits() {
+            return self.worker.run(|op| scan::scan(op, db, cursor, count, &mut f));
+        }
+        let mut found = Vec::new();
+        let next = self.worker.run(|op| {
+            found.clear();
+            scan::scan(op, db, cursor, count, |key, info| found.push((key.to_vec(), *info)))
+        })?;
+        found.iter().for_each(|(key, info)| f(key, info));
+        Ok(next)
+    }
+
+    /// A key chosen evenly among those that are not expired; `None` if there is none.
+    pub fn random_key(&mut self) -> Result<Option<Vec<u8>>, OpError> {
+        let db = self.db;
+        self.worker.run(|op| random::random_key(op, db))
+    }
+
+    /// Empties one database. The pages are freed in the background.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
+    ///
+    /// # Errors
+    /// [`OpError::NoDatabase`].
+    pub fn flush(&mut self) -> Result<(), OpError> {
+        let db = self.db;
+        self.worker.keyspace().check_database(db)?;
+        let (acting, now) = (self.worker.local.holder.acting.clone(), self.worker.now());
+        self.stop_the_world(move |keyspace| whole::flush(keyspace, db, (&acting, now)))
+    }
+
+    /// Exchanges two databases.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
+    ///
+    /// # Errors
+    /// [`OpError::NoDatabase`].
+    pub fn swap_with(&mut self, other: DbId) -> Result<(), OpError> {
+        let db = self.db;
+        self.worker.keyspace().check_database(db)?;
+        self.worker.keyspace().check_database(other)?;
+        let (acting, now) = (self.worker.local.holder.acting.clone(), self.worker.now());
+        self.stop_the_world(move |keyspace| whole::swap(keyspace, db, other, (&acting, now)))
+    }
+
+    /// Runs `action` between two commands of every worker; at once if this one is [`Alone`].
+    fn stop_the_world(&mut self, action: impl FnOnce(&Keyspace) + Send + 'static) -> Result<(), OpError> {
+        let here = self.worker.come_here();
+        let _at_work = (!self.worker.is_seated).then(|| here.begin()).transpose()?;
+        let keyspace = self.worker.store.shared.keyspace.clone();
+        let pool = keyspace.pool.clone();
+        self.worker.local.holder.member.idle(|| pool.at_barrier(move |_| action(&keyspace)))?;
+        Ok(())
+    }
+}
+
+/// The steps of a worker, as listeners hear of them.
+#[derive(Clone, Copy)]
+pub struct OwnSteps<'w>(&'w Acting);
+
+impl OwnSteps<'_> {
+    /// This worker, in the steps that it makes.
+    pub fn worker(&self) -> WorkerId {
+        self.0.worker()
+    }
+
+    /// From now on operations are one [`Step`] to listeners, until [`OwnSteps::end`] or the end of the worker. To be called once
+    /// every key is locked that the step may change, or this worker is [`Alone`].
+    #[inline(always)]
+    pub fn begin(&self) {
+        self.0.open();
+    }
+
+    /// Ends the step, before the locks are given up.
+    #[inline(always)]
+    pub fn end(&self) {
+        self.0.close();
+    }
+
+    /// The caller's next call begins, whose changes listeners hear under this name.
+    pub fn name_call(&self, name: Option<&'static str>) {
+        self.0.name_call(name);
+    }
+
+    /// What this worker changes from now on has this cause. Returns the one before.
+    pub fn set_cause(&self, cause: Cause) -> Cause {
+        self.0.set_cause(cause)
+    }
+}
+
+/// Locks the keys of one operation, for a worker whose caller has the library see to what it needs.
+#[inline]
+pub(crate) fn lock_if_waiting(worker: &mut Worker, keys: [(DbId, &Key<'_>); 2]) -> Option<Locks> {
+    let waits = worker.local.waits;
+    waits.then(|| worker.lock(&keys.map(|(db, key)| (db, *key)), true))
 }

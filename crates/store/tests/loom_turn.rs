@@ -50,12 +50,12 @@ thread_local! {
 #[path = "../src/named/gate.rs"]
 mod gate;
 
-use gate::{Gate, KeptOut, Place, Visit};
+use gate::{Gate, GateSeat, KeptOut, Visit};
 
 struct Tree {
     gate: Gate,
     turn: Mutex<()>,
-    places: [Place; 2],
+    places: [GateSeat; 2],
     record: [AtomicU32; 2],
 }
 
@@ -117,7 +117,7 @@ fn run(visits: fn(&Tree)) {
         let tree = Arc::new(Tree {
             gate: Gate::new(),
             turn: Mutex::new(()),
-            places: [Place::new(), Place::new()],
+            places: [GateSeat::new(), GateSeat::new()],
             record: [AtomicU32::new(0), AtomicU32::new(0)],
         });
         let other = tree.clone();

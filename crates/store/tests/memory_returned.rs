@@ -53,7 +53,7 @@ fn memory_goes_back_after_a_flush_and_after_deletes() {
             let full = resident_mb();
             assert!(full > empty + 65, "{full} MB full, {empty} MB empty");
             if round == 0 {
-                worker.flush_db(DB).unwrap();
+                worker.database(DB).flush().unwrap();
             } else {
                 remove_all(&mut worker);
             }

@@ -129,7 +129,7 @@ fn batch(
     let is_set: [bool; BATCH_KEYS] = std::array::from_fn(|_| rng.u32(..10) >= gets_of_ten);
     let mut keys: [_; BATCH_KEYS] =
         std::array::from_fn(|index| worker.key(&bytes[index]).to_be_written(is_set[index]));
-    worker.prefetch(DB, &mut keys);
+    worker.prefetch().all(DB, &mut keys);
     for (key, is_set) in keys.iter().zip(is_set) {
         if is_set {
             worker.set(DB, key, NewValue::Bytes { bytes: value, raw: false }, Deadline::Clear)?;

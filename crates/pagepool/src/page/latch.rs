@@ -23,7 +23,7 @@
 //!                                                                          └── try_share
 //! ```
 //! EVICTED and MOVING, which is on its way in or out, are *absent*: the page is not in memory for anybody, and whoever
-//! wants it faults instead of waiting for the disk. Only `Pool::load` waits for the end of a move. All other states are
+//! wants it faults instead of waiting for the disk. Only `Residency::load` waits for the end of a move. All other states are
 //! *resident*, EXCLUSIVE too: a latch is short. MARKED is a resident page that nobody has touched since the clock of the
 //! eviction came by (vmcache, section 3.4): every access takes the mark off, and the evictor claims only what has it still.
 //!

@@ -12,6 +12,7 @@ use super::error::PageFileError;
 use super::file::PageFile;
 use super::names::Name;
 use super::spill::Spilled;
+use super::superblock_io;
 use super::write::{check_pid, Batch};
 use crate::device::PageBuf;
 use crate::{PageBytes, PageId, PAGE_SIZE};
@@ -84,7 +85,7 @@ impl PageFile {
             reserved: Mutex::default(),
         };
         // On an error dropping the writer ends it.
-        self.protect_superblocks()?;
+        superblock_io::protect_superblocks(self)?;
         *writer.reserved.lock() = self.space.lock().begin();
         Ok(writer)
     }

@@ -12,6 +12,7 @@ use super::error::PageFileError;
 use super::file::PageFile;
 use super::open::check_pages;
 use super::superblock::{now_unix_ms, Role, Superblock, UserHeader};
+use super::superblock_io;
 use super::superblocks::Other;
 use super::table::MAP_HEIGHT;
 use crate::device::PageBuf;
@@ -192,13 +193,13 @@ impl CheckpointWriter {
         let file = &self.file;
         let begin = Instant::now();
         file.device.check_identity().map_err(|error| file.fail(error))?;
-        file.write_witness(superblock, Role::Announced)?;
+        superblock_io::write_witness(file, superblock, Role::Announced)?;
         file.device.sync_data().map_err(|error| file.fail(error))?;
         let data_sync = begin.elapsed();
         // A disk that loses a page loses that page; one that loses the map, or what the caller needs to begin with,
         // would lose the checkpoint.
         file.read_back(map_runs, &mut kept_pages(draft))?;
-        file.read_back_witness(superblock, Role::Announced)?;
+        superblock_io::read_back_witness(file, superblock, Role::Announced)?;
         let entry_of = |pid: u32| match draft[1].get(&(pid / FANOUT as u32)) {
             Some(leaf) => leaf.entry(pid as usize % FANOUT),
             None => file.table.get(0, pid),
@@ -245,10 +246,10 @@ impl CheckpointWriter {
     /// becomes durable with the next sync; until then opening takes the superblock's word.
     fn write_current(&self, superblock: &Superblock) -> Result<(), PageFileError> {
         let file = &self.file;
-        file.write_superblock(superblock.place, superblock)?;
+        superblock_io::write_superblock(file, superblock.place, superblock)?;
         file.device.check_identity().map_err(|error| file.fail(error))?;
         // The checkpoint is durable whatever becomes of this; what was an error stops the next one.
-        let _ = file.write_witness(superblock, Role::Confirmed);
+        let _ = superblock_io::write_witness(file, superblock, Role::Confirmed);
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ use super::file::PageFile;
 use super::map::MapLoader;
 use super::space::Space;
 use super::superblock::{FileId, Found, NeededPages, Role, Superblock, UserHeader};
+use super::superblock_io;
 use super::superblocks::{Other, Repairs, Superblocks};
 use super::table::SlotTable;
 use crate::device::{read_patiently, Device, DeviceError, FileDevice, IoOptions, PageBuf};
@@ -146,7 +147,7 @@ impl PageFile {
         };
         if !options.is_read_only {
             // A disk that cannot be written serves: saves say what is the matter.
-            let _ = file.repair(&opened.repairs);
+            let _ = superblock_io::repair(&file, &opened.repairs);
         }
         Ok((Arc::new(file), recovered))
     }

@@ -138,7 +138,7 @@ impl PageFile {
     ) -> Vec<usize> {
         let (mut bad, mut first, mut rest) = (Vec::new(), 0, wanted);
         while !rest.is_empty() {
-            let runs = next_runs(rest, self.gap_pages());
+            let runs = next_runs(rest, gap_pages(self));
             let (now, later) = rest.split_at_mut(runs.iter().map(Vec::len).sum());
             let told = |index| told(first + index);
             bad.extend(self.read_runs(now, &runs, &told).into_iter().map(|index| first + index));
@@ -215,15 +215,6 @@ impl PageFile {
         Ok(())
     }
 
-    /// Unwanted pages between two wanted ones, at most. Gaps are read into buffers of their own.
-    fn gap_pages(&self) -> usize {
-        if self.reads_gaps.load(Ordering::Relaxed) {
-            GAP_PAGES
-        } else {
-            0
-        }
-    }
-
     fn verify(&self, pid: PageId, entry: Entry, slot: Slot, page: &PageBytes) -> Result<(), PageError> {
         let (found_crc32c, expected_crc32c) = (crc32c::crc32c(page), entry.crc32c());
         if found_crc32c == expected_crc32c {
@@ -292,4 +283,13 @@ fn good_pages(entries: &[Entry], read: &Transfer<'_>, is_read: bool) -> Vec<bool
 fn gap_between(first: Entry, second: Entry) -> Option<usize> {
     let gap = second.slot()?.0.checked_sub(first.slot()?.0.checked_add(1)?)? as usize;
     (gap <= GAP_PAGES).then_some(gap)
+}
+
+/// Unwanted pages between two wanted ones, at most. Gaps are read into buffers of their own.
+fn gap_pages(file: &PageFile) -> usize {
+    if file.reads_gaps.load(Ordering::Relaxed) {
+        GAP_PAGES
+    } else {
+        0
+    }
 }

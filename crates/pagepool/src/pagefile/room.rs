@@ -8,6 +8,7 @@ use super::error::PageFileError;
 use super::file::PageFile;
 use super::names::Name;
 use super::space::{Room, Space, Taker};
+use super::superblock_io;
 use crate::device::{DeviceError, DeviceErrorKind, DeviceOp};
 
 impl PageFile {
@@ -70,7 +71,7 @@ impl PageFile {
             Room::Search => Ok(()),
             Room::ReleasePrevious => {
                 // First make sure that nobody looks for them there. What others take meanwhile is free in any case.
-                MutexGuard::unlocked(space, || self.mirror_superblock())?;
+                MutexGuard::unlocked(space, || superblock_io::mirror_superblock(self))?;
                 space.release_previous();
                 Ok(())
             }

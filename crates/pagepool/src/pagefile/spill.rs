@@ -7,6 +7,7 @@ use super::entry::{is_all_zero, Entry};
 use super::error::{PageFileError, SpillError};
 use super::file::PageFile;
 use super::names::Name;
+use super::superblock_io;
 use super::table::Content;
 use crate::device::PageBuf;
 use crate::{PageBytes, PageId};
@@ -33,7 +34,7 @@ impl PageFile {
         if is_all_zero(page) {
             return Ok(Spilled { entry: Entry::ZEROS });
         }
-        self.protect_superblocks()?;
+        superblock_io::protect_superblocks(self)?;
         let slot = self.take_spill_slot()?;
         if let Err(error) = self.device.write_at(slot.offset(), &[IoSlice::new(page)]) {
             self.space.lock().release(Name::Kept, slot);

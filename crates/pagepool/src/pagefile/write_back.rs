@@ -15,6 +15,7 @@ use super::entry::Entry;
 use super::error::PageFileError;
 use super::file::PageFile;
 use super::names::Name;
+use super::superblock_io;
 use super::write::Batch;
 use crate::{PageBytes, PageId};
 
@@ -43,7 +44,7 @@ impl PageFile {
     pub fn write_back(&self, pages: &[(PageId, &PageBytes)]) -> Result<Vec<WrittenBack>, PageFileError> {
         self.check_failure()?;
         let batch = Batch::new(pages)?;
-        self.protect_superblocks()?;
+        superblock_io::protect_superblocks(self)?;
         let runs = self.take_located_slots(batch.slot_count())?;
         if let Err(error) = self.write_runs(&runs, batch.bufs()) {
             self.release_located_slots(&runs);

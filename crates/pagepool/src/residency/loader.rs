@@ -46,7 +46,7 @@ pub struct Residency {
 
 impl Residency {
     /// Of a pool whose pages, but for those that it allocates, are in `file`.
-    pub fn new(
+    pub(crate) fn new(
         core: Arc<Core>,
         supply: Arc<Supply>,
         room: Arc<Room>,
@@ -69,11 +69,11 @@ impl Residency {
     }
 
     /// The page file, if there is one.
-    pub fn file(&self) -> Option<&Arc<PageFile>> {
+    pub(crate) fn file(&self) -> Option<&Arc<PageFile>> {
         self.file.as_ref()
     }
 
-    pub fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &Core {
         &self.core
     }
 
@@ -102,7 +102,7 @@ impl Residency {
         self.warming_up.load(Ordering::Acquire)
     }
 
-    /// Pages brought in so far, and of how many.
+    /// Pages that the warm-up has brought in, and of how many.
     pub fn progress(&self) -> (u64, u64) {
         (self.warm_pages.load(Ordering::Relaxed), self.total_pages.load(Ordering::Relaxed))
     }
@@ -112,7 +112,7 @@ impl Residency {
     }
 
     /// Ends all threads.
-    pub fn shut_down(&self) {
+    pub(crate) fn shut_down(&self) {
         self.stop.store(true, Ordering::Release);
         self.room.close();
         self.desk.close();
@@ -219,12 +219,14 @@ impl Residency {
     }
 
     /// Brings pages in, now, on this thread, and waits for those that others are bringing in. One that is damaged or not
-    /// mapped says so to whoever asks for it then.
+    /// mapped says so to whoever asks for it then, as does one that there is no room for. Not to be called with a latch
+    /// held, nor by a running member of the barrier if pages are evicted: the evictor may be waiting for it.
     pub fn load(&self, pages: &[PageId]) {
         self.load_as(pages, Loaded::Wanted);
     }
 
-    /// The same without waiting for room: memory is exceeded by so much.
+    /// The same for a running member that must not wait for room in the middle of a step (R4). So memory is exceeded by as
+    /// much: for a few pages.
     pub fn load_at_once(&self, pages: &[PageId]) {
         let Some(file) = self.file() else { return };
         self.load_batch(file, pages, Loaded::Wanted);
@@ -232,10 +234,11 @@ impl Residency {
         states.for_each(|descriptor| wait_for_move(&descriptor.state));
     }
 
-    /// Copies pages that nobody changes meanwhile; what is not in memory is read past it.
+    /// Copies pages that nobody changes meanwhile, in memory or not, for a running member that must go over more of them than
+    /// there may be in memory (C4): none is brought in, and it waits for the device alone. Not to be called with a latch held.
     ///
     /// # Errors
-    /// [`Restart::Damaged`]: of the first that cannot be read.
+    /// [`Restart::Damaged`].
     pub fn copy_unchanging(&self, pages: &mut [(PageId, &mut PageBuf)]) -> Result<(), Restart> {
         let mut absent = Vec::new();
         for (page, into) in pages.iter_mut() {
@@ -317,7 +320,7 @@ impl Residency {
     }
 
     #[cold]
-    pub fn absent(&self, page: PageId) -> Restart {
+    pub(crate) fn absent(&self, page: PageId) -> Restart {
         match self.damage_in_place(page) {
             Some(reason) if !self.may_have_passed(page) => Restart::Damaged(reason),
             // A thread that has to come to the end brings it in all the same.
@@ -327,7 +330,7 @@ impl Residency {
     }
 
     /// The same of a page of an object whose head is latched: one that is not in use would be waited for in vain.
-    pub fn absent_part(&self, page: PageId) -> Restart {
+    pub(crate) fn absent_part(&self, page: PageId) -> Restart {
         match self.absent(page) {
             Restart::Fault(_) if !self.is_in_use(page) => {
                 Restart::Damaged(format!("page {} is not in use, but an object has it", page.0).into())
@@ -336,7 +339,8 @@ impl Residency {
         }
     }
 
-    /// Whether the page is allocated. Of one that nobody has latched it may be otherwise by now.
+    /// Whether a page is allocated, as far as can be said of one that is not latched. What refers to one that is not, and is still
+    /// the same afterwards, is damaged.
     pub fn is_in_use(&self, page: PageId) -> bool {
         self.core.pages.try_descriptor(page).is_some_and(|descriptor| descriptor.is_in_use())
     }
@@ -346,7 +350,7 @@ impl Residency {
         !self.core.pages.touch(page) && matches!(self.absent_part(page), Restart::Fault(_))
     }
 
-    /// Whether a page could not be read, and the device has failed only lately.
+    /// Whether a page could not be read, and the device has failed only lately: it may be there after a start, or before.
     pub fn may_yet_be_had(&self, page: PageId) -> bool {
         self.damage.may_yet_be_had(page)
     }
@@ -373,7 +377,7 @@ impl Residency {
     }
 
     /// Why a page in use is not in memory although it was tried, if so.
-    pub fn damage_in_place(&self, page: PageId) -> Option<Arc<str>> {
+    pub(crate) fn damage_in_place(&self, page: PageId) -> Option<Arc<str>> {
         let Some(descriptor) = self.core.pages.try_descriptor(page) else {
             return Some(format!("there is no page {}: what refers to it is damaged", page.0).into());
         };
@@ -381,12 +385,12 @@ impl Residency {
     }
 
     /// A page is being freed: what was wrong with it says nothing of what comes there next.
-    pub fn forget_damage(&self, page: PageId) {
+    pub(crate) fn forget_damage(&self, page: PageId) {
         self.damage.forget(std::iter::once(page));
     }
 
     /// The content of a page as it lies in the page file, as of [`Spill::keep`].
-    pub fn image_in_file(&self, page: PageId) -> Option<SpilledImage> {
+    pub(crate) fn image_in_file(&self, page: PageId) -> Option<SpilledImage> {
         let spill: Arc<dyn Spill> = self.file.clone()?;
         SpilledImage::keep(&spill, page)
     }
@@ -399,7 +403,7 @@ impl Residency {
     }
 
     /// Starts the warm-up for what the page file holds.
-    pub fn start_warm_up(self: &Arc<Self>, page_count: u64) -> Result<(), PoolError> {
+    pub(crate) fn start_warm_up(self: &Arc<Self>, page_count: u64) -> Result<(), PoolError> {
         self.total_pages.store(page_count, Ordering::Relaxed);
         self.warming_up.store(true, Ordering::Release);
         if self.room.limit_pages().is_some_and(|limit| limit < page_count) {

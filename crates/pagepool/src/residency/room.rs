@@ -75,7 +75,7 @@ pub enum Prospect {
 }
 
 impl Room {
-    pub fn new(limit_pages: Option<u64>) -> Room {
+    pub(crate) fn new(limit_pages: Option<u64>) -> Room {
         Room {
             limit_pages: AtomicU64::new(limit_pages.unwrap_or(u64::MAX)),
             allocated_pages: AtomicU64::new(0),
@@ -94,42 +94,43 @@ impl Room {
         }
     }
 
-    pub fn set_limit(&self, limit_pages: Option<u64>) {
+    pub(crate) fn set_limit(&self, limit_pages: Option<u64>) {
         self.limit_pages.store(limit_pages.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.wake_evictor_if_short();
     }
 
     /// Who is woken when memory runs short.
-    pub fn set_evictor(&self, thread: Thread) {
+    pub(crate) fn set_evictor(&self, thread: Thread) {
         let _ = self.evictor.set(thread);
     }
 
     #[inline]
-    pub fn allocated_pages(&self) -> u64 {
+    pub(crate) fn allocated_pages(&self) -> u64 {
         self.allocated_pages.load(Ordering::Relaxed)
     }
 
-    pub fn absent_pages(&self) -> u64 {
+    pub(crate) fn absent_pages(&self) -> u64 {
         self.absent_pages.load(Ordering::Relaxed).max(0) as u64
     }
 
+    /// Pages in use that are in memory.
     #[inline]
     pub fn resident_pages(&self) -> u64 {
         (self.allocated_pages() + self.lingering_pages()).saturating_sub(self.absent_pages())
     }
 
     #[inline]
-    pub fn lingering_pages(&self) -> u64 {
+    pub(crate) fn lingering_pages(&self) -> u64 {
         self.lingering_pages.load(Ordering::Relaxed)
     }
 
     /// A page that has been freed keeps its memory for a while.
-    pub fn note_lingering(&self) {
+    pub(crate) fn note_lingering(&self) {
         self.lingering_pages.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many of them are absent from now on, until they are free.
-    pub fn note_lingered(&self, page_count: u64) {
+    pub(crate) fn note_lingered(&self, page_count: u64) {
         self.note_absent(page_count);
         self.lingering_pages.fetch_sub(page_count, Ordering::Relaxed);
     }
@@ -149,22 +150,22 @@ impl Room {
 
     /// Pages are in use from now on, in memory.
     #[inline]
-    pub fn note_allocated(&self, page_count: u32) {
+    pub(crate) fn note_allocated(&self, page_count: u32) {
         self.allocated_pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
         self.wake_evictor_if_short();
     }
 
-    pub fn note_freed(&self, page_count: u32) {
+    pub(crate) fn note_freed(&self, page_count: u32) {
         self.allocated_pages.fetch_sub(u64::from(page_count), Ordering::Relaxed);
     }
 
     /// Pages take memory no more.
-    pub fn note_absent(&self, page_count: u64) {
+    pub(crate) fn note_absent(&self, page_count: u64) {
         self.absent_pages.fetch_add(page_count as i64, Ordering::Relaxed);
     }
 
     /// Pages take memory again, or are not in use any more.
-    pub fn note_present(&self, page_count: u64) {
+    pub(crate) fn note_present(&self, page_count: u64) {
         self.absent_pages.fetch_sub(page_count as i64, Ordering::Relaxed);
         self.wake_evictor_if_short();
     }
@@ -177,24 +178,24 @@ impl Room {
     }
 
     /// Whether the evictor is to begin.
-    pub fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.resident_pages() > self.mark(2)
     }
 
     /// Pages to be evicted until the evictor may stop. While nothing can be written only clean ones can go, which have just
     /// been read: they stay as long as there is room for others, or who has asked for one would find it gone.
-    pub fn excess_pages(&self, may_write: bool) -> u64 {
+    pub(crate) fn excess_pages(&self, may_write: bool) -> u64 {
         self.resident_pages().saturating_sub(self.mark(if may_write { 3 } else { 0 }))
     }
 
     /// Pages that can be brought in ahead of any need.
-    pub fn spare_pages(&self) -> u64 {
+    pub(crate) fn spare_pages(&self) -> u64 {
         self.mark(3).saturating_sub(self.resident_pages())
     }
 
     /// Whether whoever is going to store waits for room.
     #[inline]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.resident_pages() >= self.mark(if self.is_unwritable() { 2 } else { 1 })
     }
 
@@ -209,33 +210,36 @@ impl Room {
         }
     }
 
-    pub fn is_unwritable(&self) -> bool {
+    pub(crate) fn is_unwritable(&self) -> bool {
         self.is_unwritable.load(Ordering::Relaxed)
     }
 
     /// The file has, or has not, taken pages.
-    pub fn note_written(&self, is_good: bool) {
+    pub(crate) fn note_written(&self, is_good: bool) {
         self.is_unwritable.store(!is_good, Ordering::Relaxed);
     }
 
+    /// Pages that may be in memory; `None`: all of them.
     pub fn limit_pages(&self) -> Option<u64> {
         Some(self.limit()).filter(|&limit| limit != u64::MAX)
     }
 
     /// Whether there is a limit.
-    pub fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.limit() != u64::MAX
     }
 
     /// Pages may be absent from now on although nobody has freed them.
-    pub fn begin_evicting(&self) {
+    pub(crate) fn begin_evicting(&self) {
         self.conditions.set(Conditions::EVICTING, true);
     }
 
+    /// What commands look at before they begin; [`Conditions::FIRST_FREE`] and the bits above it are the caller's.
     pub fn conditions(&self) -> &Arc<Conditions> {
         &self.conditions
     }
 
+    /// Whether a page has ever been, or is about to be, evicted.
     #[inline(always)]
     pub fn evicts(&self) -> bool {
         self.conditions.get() & Conditions::EVICTING != 0
@@ -243,28 +247,28 @@ impl Room {
 
     /// Pages that may be brought in together, so that there is ever going to be room for them: for more, whoever waits would
     /// wait for an evictor that has nothing to do.
-    pub fn batch_pages(&self) -> usize {
+    pub(crate) fn batch_pages(&self) -> usize {
         self.step() as usize
     }
 
-    /// These pages are not evicted from now on.
+    /// Keeps the pages of an object in memory for good, from when they are there on.
     pub fn keep(&self, head: PageId, page_count: u32) {
         self.kept.write().push((head.0, head.0 + page_count));
     }
 
-    pub fn is_kept(&self, page: PageId) -> bool {
+    pub(crate) fn is_kept(&self, page: PageId) -> bool {
         self.kept.read().iter().any(|&(start, end)| (start..end).contains(&page.0))
     }
 
     /// Ends all waiting.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let _looked_at_under_it = self.idle_since.lock();
         self.is_closed.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
 
     /// Whether so many more pages, a batch at most, have room. If not, the evictor is at work.
-    pub fn look_for(&self, page_count: u64) -> Prospect {
+    pub(crate) fn look_for(&self, page_count: u64) -> Prospect {
         // The limit may have been lowered since the batch was made.
         if self.resident_pages() + page_count.min(self.step()) <= self.read_mark() {
             return Prospect::Now;
@@ -284,7 +288,7 @@ impl Room {
     }
 
     /// Waits until so many more pages, a batch at most, have room. False if there will be none: nothing can be evicted.
-    pub fn wait_for(&self, page_count: u64) -> bool {
+    pub(crate) fn wait_for(&self, page_count: u64) -> bool {
         let mut waiting = self.idle_since.lock();
         loop {
             match self.look_for(page_count) {
@@ -296,12 +300,12 @@ impl Room {
     }
 
     /// Who is told, beside those that wait, whenever there may be room.
-    pub fn set_listener(&self, listener: Box<dyn Fn() + Send + Sync>) {
+    pub(crate) fn set_listener(&self, listener: Box<dyn Fn() + Send + Sync>) {
         let _ = self.listener.set(listener);
     }
 
     /// Runs `wait`, in which the evictor waits for members.
-    pub fn awaiting_turns(&self, wait: impl FnOnce()) {
+    pub(crate) fn awaiting_turns(&self, wait: impl FnOnce()) {
         *self.waits_since.lock() = Some(Instant::now());
         wait();
         *self.waits_since.lock() = None;
@@ -313,7 +317,7 @@ impl Room {
     }
 
     /// The evictor has been round: something could go, or nothing has to. Nobody is told of an earlier want then.
-    pub fn note_round(&self, is_good: bool) {
+    pub(crate) fn note_round(&self, is_good: bool) {
         let mut idle_since = self.idle_since.lock();
         *idle_since = if is_good { None } else { Some(idle_since.unwrap_or_else(Instant::now)) };
         let is_stuck = idle_since.is_some_and(|since| since.elapsed() > STUCK_AFTER);
@@ -324,12 +328,12 @@ impl Room {
     }
 
     /// Whether there is too much in memory and nothing of it can be evicted.
-    pub fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         self.is_stuck.load(Ordering::Relaxed) && self.resident_pages() >= self.read_mark()
     }
 
     /// Whether who stores is refused: what he would make dirty could not be evicted.
-    pub fn refuses_writes(&self) -> bool {
+    pub(crate) fn refuses_writes(&self) -> bool {
         self.is_full() && (self.is_unwritable() || self.is_stuck.load(Ordering::Relaxed))
     }
 }

@@ -224,7 +224,7 @@ impl Residency {
     ///
     /// # Errors
     /// [`PoolError::Thread`]; [`PoolError::Bell`].
-    pub fn start_loaders(self: &Arc<Self>) -> Result<(), PoolError> {
+    pub(crate) fn start_loaders(self: &Arc<Self>) -> Result<(), PoolError> {
         let Some(file) = self.file() else { return Ok(()) };
         let desk = Arc::downgrade(&self.desk);
         self.room

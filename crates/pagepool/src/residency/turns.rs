@@ -45,7 +45,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    pub fn new(room: Arc<Room>) -> Turns {
+    pub(crate) fn new(room: Arc<Room>) -> Turns {
         Turns {
             room,
             next_number: AtomicU64::new(1),
@@ -54,7 +54,7 @@ impl Turns {
         }
     }
 
-    /// Joins the queue.
+    /// A place in the queue: when its turn has come, it keeps what has been brought in for it.
     pub fn ask(self: &Arc<Self>) -> Turn {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.state.lock().queue.push_back(Waiting { number, told: None });
@@ -79,7 +79,7 @@ impl Turns {
 
     /// Whether a page stays in memory for whose turn it is.
     #[inline]
-    pub fn holds(&self, page: PageId) -> bool {
+    pub(crate) fn holds(&self, page: PageId) -> bool {
         if !self.any_held.load(Ordering::Acquire) {
             return false;
         }

@@ -64,7 +64,7 @@ fn an_object_is_freed_while_it_is_read() {
     let [first_batch, second_batch] = gates(&device, [SMALL, 6]);
     let pool = open(&device);
     first_batch.wait_for_visitor();
-    pool.load(&[head]);
+    pool.residency().load(&[head]);
     let object = pool.try_exclusive(head).unwrap();
     first_batch.open();
     second_batch.wait_for_visitor();
@@ -72,7 +72,7 @@ fn an_object_is_freed_while_it_is_read() {
     let meanwhile = pool.allocate_object(40, 40).unwrap();
     assert_ne!(meanwhile.id(), head, "pages that are being read are not used again");
     second_batch.open();
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     let after = pool.allocate_object(40, 40).unwrap();
     assert_eq!(after.id(), head, "they are used again once they have been read");
     for index in 0..40 {
@@ -88,7 +88,7 @@ fn hold_up_a_free(beside: impl Fn(&Pool) + Sync) {
     let [first_batch, second_batch] = gates(&device, [SMALL, 6]);
     let pool = open(&device);
     first_batch.wait_for_visitor();
-    pool.load(&[head]);
+    pool.residency().load(&[head]);
     let mut object = pool.try_exclusive(head).unwrap();
     object.object_page_mut(0).unwrap().fill(77);
     drop(object);
@@ -111,7 +111,7 @@ fn hold_up_a_free(beside: impl Fn(&Pool) + Sync) {
         second_batch.open();
         is_over.store(true, Ordering::Relaxed);
     });
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     for index in 0..40 {
         let mut page = [0; PAGE_SIZE];
         view.read_page(PageId(head.0 + index), &mut page).unwrap();
@@ -174,7 +174,7 @@ fn a_page_that_is_read_is_not_in_memory() {
     let all_fault = answered.recv_timeout(Duration::from_secs(10)).expect("nobody waits for the disk");
     assert_eq!(all_fault, [true; 5]);
     gate.open();
-    pool.load(&[head]);
+    pool.residency().load(&[head]);
     assert!(pool.shared(head).unwrap().page() == &filled(1), "who loads waits for the page");
 }
 
@@ -190,13 +190,13 @@ fn the_warm_up_waits_for_other_loaders() {
     }));
     let pool = open(&device);
     warm_up.wait_for_visitor();
-    pool.load_in_background(vec![PageId(head.0 + 5)], Box::new(|| ()));
+    pool.residency().load_in_background(vec![PageId(head.0 + 5)], Box::new(|| ()));
     loader.wait_for_visitor();
     warm_up.open();
     thread::sleep(Duration::from_millis(200));
-    assert!(pool.is_warming_up(), "a page is still being read");
+    assert!(pool.residency().is_warming_up(), "a page is still being read");
     loader.open();
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     assert!(pool.shared(head).unwrap().object_page(5).unwrap() == &filled(6));
 }
 
@@ -215,7 +215,7 @@ fn a_view_begins_before_the_end_of_the_warm_up() {
         bytes
     };
     assert!(!pool.is_resident(head) && shown(5) == filled(6));
-    pool.load(&[head, PageId(head.0 + 5)]);
+    pool.residency().load(&[head, PageId(head.0 + 5)]);
     let mut object = pool.try_exclusive(head).unwrap();
     object.object_page_mut(5).unwrap().fill(77);
     pool.free(object, 40);
@@ -235,7 +235,7 @@ fn a_view_reports_damage() {
     let offset = offset_of(&device, 6);
     device.inner().corrupt(offset + 7, 1, |bytes| bytes[0] ^= 1);
     let pool = open(&device);
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     let view = pool.view_after(|| ()).unwrap();
     let damaged = PageId(head.0 + 5);
     for index in 0..40 {
@@ -249,7 +249,7 @@ fn a_view_reports_damage() {
         }
     }
     free_object(&pool, head, 40);
-    assert_eq!(pool.damaged_pages().page_count, 0, "it is in use no more");
+    assert_eq!(pool.residency().damaged_pages().page_count, 0, "it is in use no more");
     let read = view.read_page(damaged, &mut filled(0));
     assert!(
         matches!(read, Err(CheckpointError::Io(_))),
@@ -277,7 +277,7 @@ fn a_damaged_page_is_not_kept_for_a_view() {
     let (device, head) = device_with_object(400);
     device.inner().corrupt(offset_of(&device, 6) + 7, 1, |bytes| bytes[0] ^= 1);
     let pool = open(&device);
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     let small: Vec<_> = (0..head.0).map(PageId).filter(|page| pool.is_resident(*page)).collect();
     small.iter().for_each(|&page| fill_page(&pool, page, 76));
     let view = pool.view_after(|| ()).unwrap();
@@ -317,16 +317,16 @@ fn there_is_no_such_page() {
         assert!(matches!(pool.try_exclusive(page), Err(Restart::Damaged(_))));
         assert!(matches!(pool.optimistic(page), Err(Restart::Damaged(_))));
         assert!(!pool.is_resident(page));
-        pool.load(&[page]);
+        pool.residency().load(&[page]);
         let view = pool.view_after(|| ()).unwrap();
         assert!(view.read_page(page, &mut filled(0)).is_err());
     }
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     let object = pool.shared(head).unwrap();
     assert!(matches!(object.object_page(u32::MAX), Err(Restart::Damaged(_))));
     // Nor is one that nobody has allocated found.
     let unused = PageId(head.0 + 40);
-    pool.load(&[unused]);
+    pool.residency().load(&[unused]);
     assert!(matches!(pool.shared(unused), Err(Restart::Damaged(_))));
 }
 
@@ -350,7 +350,7 @@ fn pages_that_nobody_changes_are_copied_past_memory() {
         let first = random.u32(..900);
         if round % 3 == 0 {
             let wanted: Vec<PageId> = (first..first + 20).map(|index| PageId(head.0 + index)).collect();
-            pool.load(&wanted);
+            pool.residency().load(&wanted);
         }
         let mut copies = vec![stillframe_pagepool::device::PageBuf::ZERO; 100];
         let before = pool.metrics().loaded_page_count.load(std::sync::atomic::Ordering::Relaxed);
@@ -359,7 +359,7 @@ fn pages_that_nobody_changes_are_copied_past_memory() {
             .enumerate()
             .map(|(at, into)| (PageId(head.0 + first + at as u32), into))
             .collect();
-        pool.copy_unchanging(&mut wanted).unwrap();
+        pool.residency().copy_unchanging(&mut wanted).unwrap();
         let after = pool.metrics().loaded_page_count.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(after, before, "it brings none in");
         for (at, copy) in copies.iter().enumerate() {
@@ -372,5 +372,5 @@ fn pages_that_nobody_changes_are_copied_past_memory() {
     let evicted = pool.metrics().evicted_page_count.load(std::sync::atomic::Ordering::Relaxed);
     assert!(evicted > 500, "{evicted} pages have been evicted");
     let mut none = [(PageId(u32::MAX), &mut stillframe_pagepool::device::PageBuf::ZERO.clone())];
-    assert!(matches!(pool.copy_unchanging(&mut none), Err(Restart::Damaged(_))));
+    assert!(matches!(pool.residency().copy_unchanging(&mut none), Err(Restart::Damaged(_))));
 }

@@ -48,7 +48,7 @@ fn ask(pool: &Arc<Pool>, pages: &[PageId], seed: u64, is_there: fn(&Pool, PageId
                         (0..rng.usize(1..=most)).map(|_| rng.usize(..pages.len())).collect();
                     let ids = wanted.iter().map(|index| pages[*index]).collect();
                     let done = done.clone();
-                    pool.load_in_background(ids, Box::new(move || done.send(wanted).unwrap()));
+                    pool.residency().load_in_background(ids, Box::new(move || done.send(wanted).unwrap()));
                 }
             });
         }
@@ -108,7 +108,7 @@ fn requests_end_although_memory_is_short() {
             let pages = fill(&device);
             let pool = open(&device, Some(200));
             ask(&pool, &pages, seed, is_right_or_absent);
-            assert!(pool.resident_pages() <= 200, "{} pages", pool.resident_pages());
+            assert!(pool.room().resident_pages() <= 200, "{} pages", pool.room().resident_pages());
         });
     });
 }
@@ -127,7 +127,7 @@ fn requests_end_although_pages_cannot_be_read() {
         sim.set_rates(FaultRates { read_error: 0.3, ..FaultRates::default() });
         ask(&pool, &pages, seed, is_right_or_known);
         sim.set_rates(FaultRates::default());
-        pool.load(&[damaged]);
+        pool.residency().load(&[damaged]);
         let found = pool.shared(damaged).map(|guard| *guard.page());
         assert!(found.as_ref().is_ok_and(|page| page == &filled(fill_of(7))) || found.is_err());
         assert!(pages.iter().enumerate().any(|(index, page)| {
@@ -150,7 +150,7 @@ fn requests_end_with_the_pool() {
                     assert!(is_open.load(Ordering::SeqCst), "nobody is told afterwards");
                     told.fetch_add(1, Ordering::SeqCst);
                 };
-                pool.load_in_background(chunk.to_vec(), Box::new(done));
+                pool.residency().load_in_background(chunk.to_vec(), Box::new(done));
             }
             drop(pool);
             is_open.store(false, Ordering::SeqCst);

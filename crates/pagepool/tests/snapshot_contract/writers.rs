@@ -52,7 +52,7 @@ const WRITERS: u64 = 3;
 
 /// Opens something by `open`, loading what is missing meanwhile; for a thread that is no member of the barrier.
 pub fn latch<T>(pool: &Pool, open: impl FnMut() -> Result<T, Restart>) -> T {
-    latch_by(open, |missing| pool.load(missing)).expect("there is room")
+    latch_by(open, |missing| pool.residency().load(missing)).expect("there is room")
 }
 
 /// The same; `None` if there is no room for what is missing.
@@ -97,7 +97,7 @@ impl Writer {
 
     /// Opens something by `open`, which holds nothing while it is missing; nor does the writer run then.
     fn latch<T>(&self, member: &Member, open: impl FnMut() -> Result<T, Restart>) -> Option<T> {
-        latch_by(open, |missing| member.idle(|| self.pool.load(missing)))
+        latch_by(open, |missing| member.idle(|| self.pool.residency().load(missing)))
     }
 
     fn lock(&self, member: &Member, head: PageId, index: u32) -> Option<ExclusiveGuard<'_>> {

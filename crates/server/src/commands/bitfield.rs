@@ -273,7 +273,7 @@ fn apply(ctx: &mut Ctx<'_>, db: DbId, key: &Key<'_>, operation: &Operation) -> R
             len += chunk.len();
         });
     };
-    ctx.worker.get_part(db, key, |_| first..end, read)?;
+    ctx.worker.string_at(db, key).get_part(|_| first..end, read)?;
     let window = u128::from_be_bytes(bytes);
     let old = field.read(window);
     let wanted = match operation.action {
@@ -293,7 +293,7 @@ fn apply(ctx: &mut Ctx<'_>, db: DbId, key: &Key<'_>, operation: &Operation) -> R
     };
     if new != old {
         let bytes = field.write(window, new).to_be_bytes();
-        ctx.worker.write_range(db, key, first, &bytes[..(end - first) as usize])?;
+        ctx.worker.string_at(db, key).write_range(first, &bytes[..(end - first) as usize])?;
     }
     ctx.reply.int(if matches!(operation.action, Action::Set(_)) { old } else { new } as i64);
     Ok(if new == old { Applied::Same } else { Applied::Changed })

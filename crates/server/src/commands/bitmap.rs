@@ -70,12 +70,12 @@ pub(super) fn make_room(
     match entry {
         Some(entry) if entry.value_bytes >= byte_count => {
             if entry.encoding != Some(Encoding::Raw) {
-                ctx.worker.write_range(db, key, 0, &[])?;
+                ctx.worker.string_at(db, key).write_range(0, &[])?;
             }
             Ok(false)
         }
         _ => {
-            ctx.worker.write_range(db, key, byte_count - 1, &[0])?;
+            ctx.worker.string_at(db, key).write_range(byte_count - 1, &[0])?;
             Ok(true)
         }
     }
@@ -97,17 +97,17 @@ pub fn setbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let (index, shift) = (offset / 8, 7 - offset % 8);
     let look = |value: StrRef<'_>| (value.len(), value.encoding(), byte_at(&value, index));
-    let found = ctx.worker.get_part(db, &key, |_| index..index + 1, look)?;
+    let found = ctx.worker.string_at(db, &key).get_part(|_| index..index + 1, look)?;
     let (old_byte, is_within, is_raw) = match found {
         Some((len, encoding, byte)) => (byte, index < len, encoding == Encoding::Raw),
         None => (0, false, false),
     };
     let old = old_byte >> shift & 1;
     if old != new || !is_within {
-        ctx.worker.write_range(db, &key, index, &[old_byte & !(1 << shift) | new << shift])?;
+        ctx.worker.string_at(db, &key).write_range(index, &[old_byte & !(1 << shift) | new << shift])?;
     } else if !is_raw {
         // Only the encoding changes, of which nobody hears.
-        ctx.worker.write_range(db, &key, 0, &[])?;
+        ctx.worker.string_at(db, &key).write_range(0, &[])?;
     }
     ctx.reply.int(i64::from(old));
     Ok(())
@@ -117,8 +117,10 @@ pub fn getbit(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let offset = bit_offset(ctx, args.at(2), None)?;
     let key = ctx.key(args, 1);
     let index = offset / 8;
-    let byte =
-        ctx.worker.get_part(ctx.client.db, &key, |_| index..index + 1, |value| byte_at(&value, index))?;
+    let byte = ctx
+        .worker
+        .string_at(ctx.client.db, &key)
+        .get_part(|_| index..index + 1, |value| byte_at(&value, index))?;
     ctx.looked_up(&key, byte.is_some());
     ctx.reply.int(i64::from(byte.unwrap_or(0) >> (7 - offset % 8) & 1));
     Ok(())
@@ -226,7 +228,7 @@ pub fn bitcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Ok(());
     }
     let mut count = 0;
-    let found = ctx.worker.get_part(db, &key, wanted, |value| {
+    let found = ctx.worker.string_at(db, &key).get_part(wanted, |value| {
         if let Some(range) = resolve(start, end, is_bits, value.len()) {
             range.pieces(&value, 0, |_, bytes| count += count_ones(bytes));
         }
@@ -297,7 +299,7 @@ pub fn bitpos(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let position = match walk(ctx, &key, bytes, look)? {
         Some((len, 0)) => Some(behind(len)),
         Some((_, count)) => Some(Some(count - 1)),
-        None => ctx.worker.get_part(db, &key, bytes, |value| {
+        None => ctx.worker.string_at(db, &key).get_part(bytes, |value| {
             let range = range_of(value.len())?;
             let mut found = None;
             range.pieces(&value, filler, |at, bytes| {

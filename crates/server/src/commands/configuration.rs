@@ -159,10 +159,10 @@ fn apply(ctx: &mut Ctx<'_>) {
     let config = ctx.server.config();
     let settings = &config.settings;
     log::set_level(settings.loglevel);
-    ctx.server.store.set_skips_damage(settings.skips_damage);
+    ctx.server.store.damage().set_skips(settings.skips_damage);
     ctx.server.store.set_collection_limits(&settings.collection_limits);
     ctx.server.store.set_memory_bytes(settings.tiered_bytes());
-    ctx.server.store.track(settings.tracking(), ctx.worker.now());
+    ctx.server.store.accesses().track(settings.tracking(), ctx.worker.now());
     ctx.local.is_evicting = settings.evicts_keys();
     let used = ctx.server.store.used_memory_bytes();
     if settings.tiered_bytes() == 0 && settings.maxmemory_bytes > 0 && used > settings.maxmemory_bytes {

@@ -67,7 +67,7 @@ fn number_bytes(len: u64) -> Range<u64> {
 
 fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, increment: i64) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let old = match ctx.worker.get_part(db, &key, number_bytes, |value| value_i64(&value))? {
+    let old = match ctx.worker.string_at(db, &key).get_part(number_bytes, |value| value_i64(&value))? {
         None => 0,
         Some(Some(old)) => old,
         Some(None) => return Err(errors::NOT_AN_INTEGER.into()),
@@ -82,7 +82,7 @@ fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, increment: i64) -> CmdResult {
 
 pub fn incrbyfloat(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let old = ctx.worker.get_part(db, &key, number_bytes, |value| match value.as_int() {
+    let old = ctx.worker.string_at(db, &key).get_part(number_bytes, |value| match value.as_int() {
         Some(int) => Some(Parsed::Finite(LongDouble::from_i64(int))),
         None if value.len() > NUMBER_MAX_BYTES => None,
         None => parse(&value.to_vec()),

@@ -80,7 +80,7 @@ fn check_flush_mode(args: &Args<'_>) -> CmdResult {
 
 fn flush(ctx: &mut Ctx<'_>, db: DbId) -> CmdResult {
     if ctx.server.store.db_stats(db).key_count > 0 {
-        ctx.worker.flush_db(db)?;
+        ctx.worker.database(db).flush()?;
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ pub fn swapdb(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let second = int(args.at(2)).map_err(|_| CmdError::from("ERR invalid second DB index"))?;
     let (first, second) = (checked_db(ctx, first)?, checked_db(ctx, second)?);
     if first != second {
-        ctx.worker.swap_db(first, second)?;
+        ctx.worker.database(first).swap_with(second)?;
     } else {
         ctx.count_more(1);
     }

@@ -203,7 +203,7 @@ fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let before = ctx.server.store.change_count();
     if flushes {
         for db in (0..ctx.server.database_count).map(DbId) {
-            ctx.worker.flush_db(db)?;
+            ctx.worker.database(db).flush()?;
         }
     }
     // Whoever wants to stop the server waits for the end of this command.

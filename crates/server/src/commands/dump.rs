@@ -65,7 +65,7 @@ fn dump_collection(ctx: &mut Ctx<'_>, key: &Key<'_>) -> CmdResult {
     let Some(entry) = ctx.worker.entry(ctx.client.db, key)? else {
         return Err(errors::NO_SUCH_KEY.into());
     };
-    let element_count = ctx.worker.element_count(ctx.client.db, key)?;
+    let element_count = ctx.worker.collection_at(ctx.client.db, key).len()?;
     let form = PayloadForm::of(&ctx.config.settings);
     if has_it_written(ctx, key, element_count, &form)? {
         ctx.looked_up(key, true);
@@ -93,7 +93,7 @@ fn has_it_written(
     }
     let is_bounded = ctx.server.store.memory_page_count().is_some();
     Ok(is_bounded
-        && ctx.worker.elements_exceed(ctx.client.db, key, GATHERED_BYTES_MAX)?
+        && ctx.worker.collection_at(ctx.client.db, key).exceeds(GATHERED_BYTES_MAX)?
         && stream::begin_any(ctx, key.bytes, shape()))
 }
 
@@ -107,7 +107,7 @@ fn begin_large(ctx: &mut Ctx<'_>, key: &Key<'_>) -> Result<Option<Sending>, CmdE
         Some(entry) if entry.value_bytes >= LARGE_BYTES => {}
         _ => return Ok(None),
     }
-    Ok(ctx.worker.begin_sending(db, key, |len| 0..len)?)
+    Ok(ctx.worker.string_at(db, key).begin_sending(|len| 0..len)?)
 }
 
 /// The options of `RESTORE`. `IDLETIME` and `FREQ` are used if `maxmemory-policy` asks for them.

@@ -78,7 +78,7 @@ pub fn geoadd(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     });
     let scored = scored.collect::<Result<Vec<_>, CmdError>>()?;
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let changes = ctx.worker.sorted_set_put(db, &key, &scored, &rule)?;
+    let changes = ctx.worker.sorted_set_at(db, &key).put(&scored, &rule)?;
     let updated = if counts_changed { changes.updated } else { 0 };
     ctx.reply.int((changes.added + updated) as i64);
     Ok(())
@@ -91,9 +91,10 @@ pub fn geodist(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let unit_m = args.get(4).map_or(Ok(1.0), unit_m)?;
     let key = ctx.key(args, 1);
     let (members, mut places) = ([args.at(2), args.at(3)], [None; 2]);
-    let found = ctx.worker.sorted_set_scores(ctx.client.db, &key, members.into_iter(), |index, score| {
-        places[index] = score.map(place_of);
-    })?;
+    let found =
+        ctx.worker.sorted_set_at(ctx.client.db, &key).scores(members.into_iter(), |index, score| {
+            places[index] = score.map(place_of);
+        })?;
     ctx.looked_up(&key, found);
     match places {
         [Some(a), Some(b)] => reply_distance(&mut ctx.reply, distance_m(a, b) / unit_m),
@@ -121,7 +122,7 @@ fn for_each_score(ctx: &mut Ctx<'_>, args: &Args<'_>, f: fn(&mut Reply<'_>, Opti
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
     reply.array(args.len() - 2);
-    let found = worker.sorted_set_scores(client.db, &key, args.from(2), |_, score| f(reply, score))?;
+    let found = worker.sorted_set_at(client.db, &key).scores(args.from(2), |_, score| f(reply, score))?;
     ctx.looked_up(&key, found);
     Ok(())
 }

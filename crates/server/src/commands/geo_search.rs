@@ -305,7 +305,7 @@ fn find(ctx: &mut Ctx<'_>, key: &Key<'_>, search: &Search, enough: usize) -> Res
                 false => ControlFlow::Continue(()),
             }
         };
-        ctx.worker.sorted_set_range(ctx.client.db, key, &range, false, RangeLimit::NONE, |_| (), take)?;
+        ctx.worker.sorted_set_at(ctx.client.db, key).range(&range, false, RangeLimit::NONE, |_| (), take)?;
         if found.len() >= enough {
             break;
         }
@@ -326,7 +326,7 @@ fn run(ctx: &mut Ctx<'_>, args: &Args<'_>, form: Form) -> CmdResult {
         }
         let (member, mut place) = ([args.at(index)].into_iter(), None);
         let take = |_, score: Option<f64>| place = score.map(place_of);
-        ctx.worker.sorted_set_scores(ctx.client.db, &key, member, take)?;
+        ctx.worker.sorted_set_at(ctx.client.db, &key).scores(member, take)?;
         Ok(Some(place.ok_or("ERR could not decode requested zset member")?))
     };
     let options = Options::parse(args, form, &mut look_up)?;

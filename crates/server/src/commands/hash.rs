@@ -96,11 +96,11 @@ fn set_pairs(ctx: &mut Ctx<'_>, args: &Args<'_>, command: &str) -> Result<u64, C
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     if args.len() == 4 {
         let pair = [(args.bytes(2), args.bytes(3))];
-        return Ok(ctx.worker.hash_set(db, &key, &pair, FieldMode::All, Deadline::Clear)?);
+        return Ok(ctx.worker.hash_at(db, &key).set(&pair, FieldMode::All, Deadline::Clear)?);
     }
     let pairs: Vec<(Bytes<'_>, Bytes<'_>)> =
         (2..args.len()).step_by(2).map(|index| (args.bytes(index), args.bytes(index + 1))).collect();
-    Ok(ctx.worker.hash_set(db, &key, &pairs, FieldMode::All, Deadline::Clear)?)
+    Ok(ctx.worker.hash_at(db, &key).set(&pairs, FieldMode::All, Deadline::Clear)?)
 }
 
 pub fn hset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -118,7 +118,7 @@ pub fn hmset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn hsetnx(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let pair = [(args.bytes(2), args.bytes(3))];
-    let added = ctx.worker.hash_set(db, &key, &pair, FieldMode::Absent, Deadline::Clear)?;
+    let added = ctx.worker.hash_at(db, &key).set(&pair, FieldMode::Absent, Deadline::Clear)?;
     ctx.reply.int(added as i64);
     Ok(())
 }
@@ -126,7 +126,7 @@ pub fn hsetnx(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 /// Bytes of the value of the field at argument 2, if it is there.
 fn value_len(ctx: &mut Ctx<'_>, args: &Args<'_>) -> Result<Option<u64>, CmdError> {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let (len, found) = ctx.worker.hash_value_len(db, &key, args.bytes(2))?;
+    let (len, found) = ctx.worker.hash_at(db, &key).value_len(args.bytes(2))?;
     ctx.looked_up(&key, found);
     Ok(len)
 }
@@ -138,7 +138,7 @@ fn renew<T: AsRef<[u8]>>(
     renew: impl FnMut(Option<&[u8]>) -> Result<T, CmdError>,
 ) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    ctx.worker.hash_renew(db, &key, args.at(2), renew)?
+    ctx.worker.hash_at(db, &key).renew(args.at(2), renew)?
 }
 
 pub fn hincrby(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
@@ -177,7 +177,7 @@ pub fn hget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
     let mut is_missing = true;
-    let found = worker.hash_send(client.db, &key, [args.bytes(2)].into_iter(), |_, value| {
+    let found = worker.hash_at(client.db, &key).send([args.bytes(2)].into_iter(), |_, value| {
         if let Some(value) = value {
             is_missing = false;
             reply.bulk_given(value);
@@ -206,7 +206,7 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
     reply.array(args.len() - 2);
-    let found = worker.hash_send(client.db, &key, args.bytes_from(2), |_, value| match value {
+    let found = worker.hash_at(client.db, &key).send(args.bytes_from(2), |_, value| match value {
         Some(value) => reply.bulk_given(value),
         None => reply.null(),
     })?;
@@ -217,8 +217,8 @@ pub fn hmget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn hdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key, before) = (ctx.db(), ctx.key(args, 1), ctx.worker.change_count());
     let removed = match args.len() {
-        3 => ctx.worker.hash_remove(db, &key, &[args.bytes(2)])?,
-        _ => ctx.worker.hash_remove(db, &key, &args.bytes_from(2).collect::<Vec<_>>())?,
+        3 => ctx.worker.hash_at(db, &key).remove(&[args.bytes(2)])?,
+        _ => ctx.worker.hash_at(db, &key).remove(&args.bytes_from(2).collect::<Vec<_>>())?,
     };
     // The key, if it goes with the last field, is no change of its own.
     ctx.count_as(before, removed);
@@ -228,7 +228,7 @@ pub fn hdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn hlen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let len = ctx.worker.hash_len(ctx.client.db, &key)?;
+    let len = ctx.worker.hash_at(ctx.client.db, &key).len()?;
     ctx.looked_up(&key, len > 0);
     ctx.reply.int(len as i64);
     Ok(())
@@ -256,7 +256,7 @@ pub fn hvals(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 fn reply_all(ctx: &mut Ctx<'_>, args: &Args<'_>, parts: Parts) -> CmdResult {
     let key = ctx.key(args, 1);
-    let field_count = ctx.worker.hash_len(ctx.client.db, &key)?;
+    let field_count = ctx.worker.hash_at(ctx.client.db, &key).len()?;
     let shape = match parts {
         Parts::Pairs => Shape::Pairs,
         Parts::Fields => Shape::Fields,
@@ -266,13 +266,13 @@ fn reply_all(ctx: &mut Ctx<'_>, args: &Args<'_>, parts: Parts) -> CmdResult {
         return Ok(());
     }
     let Ctx { worker, reply, client, .. } = ctx;
-    worker.look_anew();
+    worker.counting().look_anew();
     let reply = RefCell::new(reply);
     let begin = |count| match parts {
         Parts::Pairs => reply.borrow_mut().map(count as usize),
         Parts::Fields | Parts::Values => reply.borrow_mut().array(count as usize),
     };
-    let found = worker.hash_send_all(client.db, &key, begin, |found| {
+    let found = worker.hash_at(client.db, &key).send_all(begin, |found| {
         let mut reply = reply.borrow_mut();
         if parts != Parts::Values {
             reply.bulk_given(found.field);
@@ -309,9 +309,7 @@ pub fn hrandfield(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     if count < 0 {
         let mut has_fields = false;
-        let found = ctx.worker.hash_random(
-            ctx.client.db,
-            &key,
+        let found = ctx.worker.hash_at(ctx.client.db, &key).random(
             Draw::Repeated(1),
             |_| (),
             |_| {
@@ -331,7 +329,7 @@ pub fn hrandfield(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         let is_flat = with_values && !reply.resp3;
         reply.array(if is_flat { 2 * count as usize } else { count as usize });
     };
-    let found = worker.hash_send_random(client.db, &key, draw, begin, |found| {
+    let found = worker.hash_at(client.db, &key).send_random(draw, begin, |found| {
         let mut reply = reply.borrow_mut();
         if with_values && reply.resp3 {
             reply.array(2);
@@ -362,7 +360,7 @@ fn one_random(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         reply.bulk_given(found.field);
         ControlFlow::Break(())
     };
-    let found = worker.hash_send_random(client.db, &key, Draw::Distinct(1), |_| (), give)?;
+    let found = worker.hash_at(client.db, &key).send_random(Draw::Distinct(1), |_| (), give)?;
     if is_missing {
         ctx.reply.null();
     }
@@ -380,7 +378,7 @@ pub fn hscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let is_wanted = |name: &[u8]| options.as_ref().is_ok_and(|options| options.pattern.matches(name));
     let mut found = Collected::new(&ctx.reply);
     let cursor = cursor.min(MAX_CURSOR);
-    let next = ctx.worker.hash_scan(db, &key, cursor, count, |given| {
+    let next = ctx.worker.hash_at(db, &key).scan(cursor, count, |given| {
         if is_wanted(given.field) {
             found.push(given.field);
             if has_values {

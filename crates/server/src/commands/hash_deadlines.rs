@@ -114,7 +114,8 @@ fn must_be_hash(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn states(ctx: &mut Ctx<'_>, args: &Args<'_>, fields: &[&[u8]]) -> Result<(Vec<State>, bool), CmdError> {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let mut states = Vec::with_capacity(fields.len());
-    let found = ctx.worker.hash_deadlines(db, &key, fields.iter().copied(), |_, state| states.push(state))?;
+    let found =
+        ctx.worker.hash_at(db, &key).deadlines(fields.iter().copied(), |_, state| states.push(state))?;
     Ok((states, found))
 }
 
@@ -177,8 +178,8 @@ fn expire_or_remove(
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     match deadline {
         _ if fields.is_empty() => 0,
-        Some(deadline) if deadline <= ctx.worker.now() => ctx.worker.hash_remove(db, &key, fields)?,
-        deadline => ctx.worker.hash_set_deadline(db, &key, fields, deadline)?,
+        Some(deadline) if deadline <= ctx.worker.now() => ctx.worker.hash_at(db, &key).remove(fields)?,
+        deadline => ctx.worker.hash_at(db, &key).set_deadline(fields, deadline)?,
     };
     Ok(())
 }
@@ -225,7 +226,7 @@ pub fn hpexpiretime(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn reply_deadlines(ctx: &mut Ctx<'_>, args: &Args<'_>, format: TimeFormat) -> CmdResult {
     must_be_hash(ctx, args)?;
     let fields = fields(args, 2, NOT_POSITIVE)?;
-    ctx.worker.look_anew();
+    ctx.worker.counting().look_anew();
     let (states, found) = states(ctx, args, &fields)?;
     let origin = if format.is_absolute() { 0 } else { ctx.worker.now() };
     let number = |state: State| match state {
@@ -252,7 +253,7 @@ fn reply_values<'a>(
     let (mut seen, mut there) = (BTreeSet::new(), Vec::new());
     let Ctx { worker, reply, .. } = ctx;
     reply.array(fields.len());
-    worker.hash_send(db, &key, fields.iter().copied(), |index, value| match value {
+    worker.hash_at(db, &key).send(fields.iter().copied(), |index, value| match value {
         Some(value) if !takes || seen.insert(fields[index]) => {
             there.push(fields[index]);
             reply.bulk_given(value);
@@ -268,7 +269,7 @@ pub fn hgetdel(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let there = reply_values(ctx, args, &fields, true)?;
     if !there.is_empty() {
         let (db, key) = (ctx.db(), ctx.key(args, 1));
-        ctx.worker.hash_remove(db, &key, &there)?;
+        ctx.worker.hash_at(db, &key).remove(&there)?;
     }
     Ok(())
 }
@@ -381,7 +382,7 @@ pub fn hsetex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         deadline => {
             let (db, key) = (ctx.db(), ctx.key(args, 1));
             let deadline = deadline.unwrap_or(Deadline::Clear);
-            ctx.worker.hash_set(db, &key, &pairs, FieldMode::All, deadline)?;
+            ctx.worker.hash_at(db, &key).set(&pairs, FieldMode::All, deadline)?;
         }
     }
     ctx.reply.int(1);

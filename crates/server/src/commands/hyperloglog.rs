@@ -62,7 +62,7 @@ fn load(ctx: &mut Ctx<'_>, key: &Key<'_>, max_bytes: u64) -> Result<Option<Store
         value.chunks(0, end, |chunk| bytes.extend_from_slice(chunk));
         (bytes, value.len(), value.encoding())
     };
-    let found = ctx.worker.get_part(ctx.client.db, key, wanted, copy)?;
+    let found = ctx.worker.string_at(ctx.client.db, key).get_part(wanted, copy)?;
     let Some((bytes, value_bytes, encoding)) = found else { return Ok(None) };
     let sketch = Sketch::read(bytes, value_bytes).ok_or(NOT_A_SKETCH)?;
     Ok(Some(Stored { sketch, is_raw: encoding == Encoding::Raw }))
@@ -71,7 +71,7 @@ fn load(ctx: &mut Ctx<'_>, key: &Key<'_>, max_bytes: u64) -> Result<Option<Store
 /// A key that is looked at as if to be changed has its value in the raw encoding from then on.
 fn make_raw(ctx: &mut Ctx<'_>, key: &Key<'_>, stored: &Stored) -> CmdResult {
     if !stored.is_raw {
-        ctx.worker.write_range(ctx.client.db, key, 0, &[])?;
+        ctx.worker.string_at(ctx.client.db, key).write_range(0, &[])?;
     }
     Ok(())
 }
@@ -87,10 +87,12 @@ fn store(ctx: &mut Ctx<'_>, key: &Key<'_>, sketch: &mut Sketch) -> CmdResult {
         }
         changed => {
             if let Changed::Bytes(range) = changed {
-                ctx.worker.write_range(db, key, range.start as u64, &sketch.bytes()[range.clone()])?;
+                ctx.worker
+                    .string_at(db, key)
+                    .write_range(range.start as u64, &sketch.bytes()[range.clone()])?;
             }
             if let Some((at, byte)) = stale {
-                ctx.worker.write_range(db, key, at as u64, &[byte])?;
+                ctx.worker.string_at(db, key).write_range(at as u64, &[byte])?;
             }
         }
     }
@@ -159,7 +161,7 @@ fn count_one(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     let Some(stored) = load(ctx, &key, LOOKED_AT_BYTES)? else { return Err(NOT_A_SKETCH.into()) };
     let count = stored.sketch.count()?;
-    ctx.worker.write_range(ctx.client.db, &key, COUNT.start as u64, &count.to_le_bytes())?;
+    ctx.worker.string_at(ctx.client.db, &key).write_range(COUNT.start as u64, &count.to_le_bytes())?;
     ctx.reply.int(count as i64);
     Ok(())
 }
@@ -199,7 +201,7 @@ fn store_merged(ctx: &mut Ctx<'_>, key: &Key<'_>, sketch: &mut Sketch) -> CmdRes
     store(ctx, key, sketch)?;
     if !is_told {
         let stale = &sketch.bytes()[COUNT.end - 1..COUNT.end];
-        ctx.worker.write_range(ctx.client.db, key, COUNT.end as u64 - 1, stale)?;
+        ctx.worker.string_at(ctx.client.db, key).write_range(COUNT.end as u64 - 1, stale)?;
     }
     Ok(())
 }

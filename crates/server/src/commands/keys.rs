@@ -192,7 +192,7 @@ pub fn copy_large(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 /// Copies the long elements of a collection into the session.
 fn copy_long_elements(ctx: &mut Ctx<'_>, from: &Key<'_>) -> CmdResult {
     if !matches!(ctx.client.ahead.as_deref(), Some(Ahead::Elements(_))) {
-        let begun = ctx.worker.begin_element_copies(ctx.client.db, from)?;
+        let begun = ctx.worker.collection_at(ctx.client.db, from).begin_copies()?;
         ctx.client.ahead = begun.map(|copies| Box::new(Ahead::Elements(copies)));
     }
     match ctx.client.ahead.as_deref_mut() {
@@ -213,7 +213,7 @@ pub fn copy(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let can_copy = found && (replaces || ctx.worker.entry(to_db, &to)?.is_none());
     if can_copy {
         match ctx.client.ahead.take().map(|ahead| *ahead) {
-            Some(Ahead::Copy(copy)) if ctx.worker.is_source(from_db, &from, &copy)? => {
+            Some(Ahead::Copy(copy)) if ctx.worker.string_at(from_db, &from).is_source(&copy)? => {
                 ctx.worker.copy_duplicate((from_db, &from), (to_db, &to), &copy)?;
             }
             // Somebody has changed it just now.

@@ -72,10 +72,10 @@ pub const COMMANDS: &[Command] = &[
 fn push(ctx: &mut Ctx<'_>, args: &Args<'_>, end: End, only_if_exists: bool) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let len = if args.len() == 3 {
-        ctx.worker.list_push(db, &key, end, &[args.bytes(2)], only_if_exists)?
+        ctx.worker.list_at(db, &key).push(end, &[args.bytes(2)], only_if_exists)?
     } else {
         let items: Vec<Bytes<'_>> = args.bytes_from(2).collect();
-        ctx.worker.list_push(db, &key, end, &items, only_if_exists)?
+        ctx.worker.list_at(db, &key).push(end, &items, only_if_exists)?
     };
     ctx.reply.int(len as i64);
     Ok(())
@@ -125,7 +125,7 @@ pub fn rpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn llen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let len = ctx.worker.list_len(ctx.client.db, &key)?;
+    let len = ctx.worker.list_at(ctx.client.db, &key).len()?;
     ctx.looked_up(&key, len > 0);
     ctx.reply.int(len as i64);
     Ok(())
@@ -133,7 +133,7 @@ pub fn llen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn lindex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let len = ctx.worker.list_len(ctx.client.db, &key)?;
+    let len = ctx.worker.list_at(ctx.client.db, &key).len()?;
     ctx.looked_up(&key, len > 0);
     if len == 0 {
         ctx.reply.null();
@@ -142,8 +142,8 @@ pub fn lindex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let index = integer(args.at(2))?;
     let Ctx { worker, reply, client, .. } = ctx;
     let mut is_found = false;
-    worker.look_anew();
-    worker.list_send_index(client.db, &key, index, |item| {
+    worker.counting().look_anew();
+    worker.list_at(client.db, &key).send_index(index, |item| {
         is_found = true;
         reply.bulk_given(item);
     })?;
@@ -155,10 +155,10 @@ pub fn lindex(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn lset(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    if ctx.worker.list_len(db, &key)? == 0 {
+    if ctx.worker.list_at(db, &key).len()? == 0 {
         return Err(errors::NO_SUCH_KEY.into());
     }
-    match ctx.worker.list_set(db, &key, integer(args.at(2))?, args.bytes(3))? {
+    match ctx.worker.list_at(db, &key).set(integer(args.at(2))?, args.bytes(3))? {
         Setting::Done => ctx.reply.ok(),
         Setting::OutOfRange => return Err(errors::OUT_OF_RANGE.into()),
         Setting::NoList => return Err(errors::NO_SUCH_KEY.into()),
@@ -172,7 +172,7 @@ pub fn linsert(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Err(errors::SYNTAX.into());
     }
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let len = match ctx.worker.list_insert(db, &key, is_before, args.bytes(3), args.bytes(4))? {
+    let len = match ctx.worker.list_at(db, &key).insert(is_before, args.bytes(3), args.bytes(4))? {
         Insertion::NoList => 0,
         Insertion::NoPivot => -1,
         Insertion::Done(len) => len as i64,
@@ -185,7 +185,7 @@ pub fn lrem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let count = integer(args.at(2))?;
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let before = ctx.worker.change_count();
-    let removed = ctx.worker.list_remove(db, &key, count, args.bytes(3))?;
+    let removed = ctx.worker.list_at(db, &key).remove(count, args.bytes(3))?;
     ctx.count_as(before, removed);
     ctx.reply.int(removed as i64);
     Ok(())
@@ -194,8 +194,8 @@ pub fn lrem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn ltrim(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (start, stop) = (integer(args.at(2))?, integer(args.at(3))?);
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let (before, len) = (ctx.worker.change_count(), ctx.worker.list_len(db, &key)?);
-    ctx.worker.list_trim(db, &key, start, stop)?;
+    let (before, len) = (ctx.worker.change_count(), ctx.worker.list_at(db, &key).len()?);
+    ctx.worker.list_at(db, &key).trim(start, stop)?;
     // Its last operation: with one more after it, it might begin anew.
     ctx.count_as(before, len - kept_by_trim(start, stop, len));
     ctx.reply.ok();
@@ -214,7 +214,7 @@ pub fn lrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (start, stop) = (integer(args.at(2))?, integer(args.at(3))?);
     let key = ctx.key(args, 1);
     if !stream::is_short(start, stop) {
-        let len = ctx.worker.list_len(ctx.client.db, &key)?;
+        let len = ctx.worker.list_at(ctx.client.db, &key).len()?;
         if let Some((first, last)) = super::string::clamp(start, stop, len) {
             let shape = Shape::Items { start: first, count: last - first + 1 };
             if stream::begin(ctx, key.bytes, last - first + 1, shape) {
@@ -223,10 +223,10 @@ pub fn lrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
     }
     let Ctx { worker, reply, client, .. } = ctx;
-    worker.look_anew();
+    worker.counting().look_anew();
     let reply = RefCell::new(reply);
     let begin = |count: u64| reply.borrow_mut().array(count as usize);
-    let found = worker.list_send_range(client.db, &key, start, stop, begin, |item| {
+    let found = worker.list_at(client.db, &key).send_range(start, stop, begin, |item| {
         let mut reply = reply.borrow_mut();
         reply.bulk_given(item);
         if reply.out.is_over() {
@@ -290,7 +290,7 @@ pub fn lpos(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let wanted = count.map_or(1, |count| if count == 0 || !counts { u64::MAX } else { count });
     let (mut skipped, mut found) = (first - 1, Vec::new());
     let is_there =
-        ctx.worker.list_pos(ctx.client.db, &key, args.bytes(2), rank > 0, most_compared, |index| {
+        ctx.worker.list_at(ctx.client.db, &key).pos(args.bytes(2), rank > 0, most_compared, |index| {
             match skipped {
                 0 => found.push(index),
                 _ => skipped -= 1,
@@ -324,7 +324,7 @@ pub(super) fn move_item(ctx: &mut Ctx<'_>, args: &Args<'_>, from: End, to: End) 
     let before = ctx.worker.change_count();
     let Ctx { worker, reply, .. } = ctx;
     let is_moved =
-        worker.list_send_moved(db, (&source, from), (&target, to), |item| reply.bulk_given(item))?;
+        worker.list_at(db, &source).send_moved(from, (&target, to), |item| reply.bulk_given(item))?;
     ctx.count_as(before, u64::from(is_moved));
     Ok(is_moved)
 }
@@ -418,7 +418,7 @@ fn pop_into(
     let reply = RefCell::new(reply);
     let mut popped = 0;
     let begin = |count: u64| begin(&mut reply.borrow_mut(), count as usize);
-    let found = worker.list_send_popped(db, &key, end, count, begin, |item| {
+    let found = worker.list_at(db, &key).send_popped(end, count, begin, |item| {
         reply.borrow_mut().bulk_given(item);
         popped += 1;
     })?;

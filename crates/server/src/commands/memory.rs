@@ -62,7 +62,7 @@ pub fn stats(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
         ("total.allocated", used),
         ("keys.count", key_count),
         ("keys.bytes-per-key", per_key),
-        ("access-tracking.bytes", store.tracking_bytes()),
+        ("access-tracking.bytes", store.accesses().memory_bytes()),
     ];
     reply.map(figures.len());
     for (name, number) in figures {

@@ -75,7 +75,8 @@ pub(super) fn ref_count(ctx: &mut Ctx<'_>, args: &Args<'_>, entry: &EntryInfo) -
         return Ok(1);
     }
     let key = ctx.key(args, 2);
-    let value = ctx.worker.get_part(ctx.client.db, &key, |_| 0..0, |value| value.as_int())?.flatten();
+    let value =
+        ctx.worker.string_at(ctx.client.db, &key).get_part(|_| 0..0, |value| value.as_int())?.flatten();
     Ok(if value.is_some_and(|v| SHARED_INTEGERS.contains(&v)) { SHARED_REF_COUNT } else { 1 })
 }
 

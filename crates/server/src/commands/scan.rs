@@ -93,7 +93,7 @@ pub fn keys(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     loop {
         let KeysWalk { found, cursor } = &mut *walk;
         let before = found.mark();
-        let next = ctx.worker.scan(ctx.client.db, *cursor, STEP_KEY_COUNT, |key, _| {
+        let next = ctx.worker.database(ctx.client.db).scan(*cursor, STEP_KEY_COUNT, |key, _| {
             if pattern.matches(key) {
                 found.push(key);
             }
@@ -138,7 +138,7 @@ pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let next = if cursor > MAX_CURSOR {
         0
     } else {
-        ctx.worker.scan(ctx.client.db, cursor, count, |key, entry| {
+        ctx.worker.database(ctx.client.db).scan(cursor, count, |key, entry| {
             if takes_type(entry) && pattern.matches(key) {
                 found.push(key);
             }
@@ -151,7 +151,7 @@ pub fn scan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 }
 
 pub fn randomkey(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
-    match ctx.worker.random_key(ctx.client.db)? {
+    match ctx.worker.database(ctx.client.db).random_key()? {
         Some(key) => ctx.reply.bulk(&key),
         None => ctx.reply.null(),
     }

@@ -119,7 +119,7 @@ fn combine(
     let mut lens = Vec::with_capacity(indices.len());
     for index in indices.clone() {
         let key = ctx.key(args, index);
-        let len = ctx.worker.set_len(ctx.client.db, &key)?;
+        let len = ctx.worker.set_at(ctx.client.db, &key).len()?;
         ctx.looked_up(&key, len > 0);
         lens.push(len);
     }
@@ -141,7 +141,7 @@ fn walk_through(
     let (mut cursor, mut group, mut kept) = (0, Members::default(), Vec::new());
     loop {
         group.clear();
-        let next = ctx.worker.set_scan(db, &key, cursor, GROUP_MEMBERS, |member| group.push(member))?;
+        let next = ctx.worker.set_at(db, &key).scan(cursor, GROUP_MEMBERS, |member| group.push(member))?;
         kept.clear();
         kept.extend(0..group.len());
         for (index, wanted) in &walk.others {
@@ -171,7 +171,7 @@ fn retain(
     }
     let key = ctx.key(args, index);
     let (asked, mut are_wanted) = (kept.iter().map(|nth| group.get(*nth)), Vec::with_capacity(kept.len()));
-    ctx.worker.set_contains(ctx.client.db, &key, asked, |_, is_there| {
+    ctx.worker.set_at(ctx.client.db, &key).contains(asked, |_, is_there| {
         are_wanted.push(is_there == wanted);
     })?;
     let mut are_wanted = are_wanted.into_iter();
@@ -205,7 +205,7 @@ fn encoding_of_copy(ctx: &mut Ctx<'_>, args: &Args<'_>, lens: &[u64]) -> Result<
     let mut is_intset = first_len <= ctx.config.settings.collection_limits.intset_entries as u64;
     let mut cursor = Some(0);
     while let Some(from) = cursor.filter(|_| is_intset) {
-        let next = ctx.worker.set_scan(db, &key, from, GROUP_MEMBERS, |member| {
+        let next = ctx.worker.set_at(db, &key).scan(from, GROUP_MEMBERS, |member| {
             is_intset &= parse_i64(member).is_some();
         })?;
         cursor = next.filter(|next| *next > 0);
@@ -230,7 +230,7 @@ fn store(ctx: &mut Ctx<'_>, args: &Args<'_>, operation: Operation) -> CmdResult 
             Operation::Diff => encoding_of_copy(ctx, args, &lens)?,
             Operation::Union | Operation::Inter => None,
         };
-        ctx.worker.set_replace(db, &target, &given, begun_as)?;
+        ctx.worker.set_at(db, &target).replace(&given, begun_as)?;
         ctx.count_as(before, 1);
     }
     ctx.reply.int(members.len() as i64);

@@ -58,10 +58,10 @@ pub const COMMANDS: &[Command] = &[
 pub fn sadd(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let added = if args.len() == 3 {
-        ctx.worker.set_add(db, &key, &[args.bytes(2)])?
+        ctx.worker.set_at(db, &key).add(&[args.bytes(2)])?
     } else {
         let members: Vec<Bytes<'_>> = args.bytes_from(2).collect();
-        ctx.worker.set_add(db, &key, &members)?
+        ctx.worker.set_at(db, &key).add(&members)?
     };
     ctx.reply.int(added as i64);
     Ok(())
@@ -70,7 +70,7 @@ pub fn sadd(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn srem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let (members, before): (Vec<Bytes<'_>>, u64) = (args.bytes_from(2).collect(), ctx.worker.change_count());
-    let removed = ctx.worker.set_remove(db, &key, &members)?;
+    let removed = ctx.worker.set_at(db, &key).remove(&members)?;
     ctx.count_as(before, removed);
     ctx.reply.int(removed as i64);
     Ok(())
@@ -78,14 +78,14 @@ pub fn srem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn smove(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, from, to) = (ctx.db(), ctx.key(args, 1), ctx.key(args, 2));
-    let is_moved = ctx.worker.set_move(db, &from, &to, args.bytes(3))?;
+    let is_moved = ctx.worker.set_at(db, &from).move_to(&to, args.bytes(3))?;
     ctx.reply.int(i64::from(is_moved));
     Ok(())
 }
 
 pub fn scard(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let len = ctx.worker.set_len(ctx.client.db, &key)?;
+    let len = ctx.worker.set_at(ctx.client.db, &key).len()?;
     ctx.looked_up(&key, len > 0);
     ctx.reply.int(len as i64);
     Ok(())
@@ -96,7 +96,7 @@ pub fn sismember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Ctx { worker, reply, client, .. } = ctx;
     let members = [args.bytes(2)].into_iter();
     let found =
-        worker.set_contains(client.db, &key, members, |_, is_there| reply.int(i64::from(is_there)))?;
+        worker.set_at(client.db, &key).contains(members, |_, is_there| reply.int(i64::from(is_there)))?;
     ctx.looked_up(&key, found);
     Ok(())
 }
@@ -106,22 +106,23 @@ pub fn smismember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Ctx { worker, reply, client, .. } = ctx;
     reply.array(args.len() - 2);
     let found = worker
-        .set_contains(client.db, &key, args.bytes_from(2), |_, is_there| reply.int(i64::from(is_there)))?;
+        .set_at(client.db, &key)
+        .contains(args.bytes_from(2), |_, is_there| reply.int(i64::from(is_there)))?;
     ctx.looked_up(&key, found);
     Ok(())
 }
 
 pub fn smembers(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let len = ctx.worker.set_len(ctx.client.db, &key)?;
+    let len = ctx.worker.set_at(ctx.client.db, &key).len()?;
     if stream::begin(ctx, key.bytes, len, Shape::Members) {
         return Ok(());
     }
     let Ctx { worker, reply, client, .. } = ctx;
-    worker.look_anew();
+    worker.counting().look_anew();
     let reply = RefCell::new(reply);
     let begin = |count: u64| reply.borrow_mut().set(count as usize);
-    let found = worker.set_send_all(client.db, &key, begin, |member| {
+    let found = worker.set_at(client.db, &key).send_all(begin, |member| {
         let mut reply = reply.borrow_mut();
         reply.bulk_given(member);
         if reply.out.is_over() {
@@ -152,7 +153,7 @@ pub fn spop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
     };
     let mut popped = 0;
-    let found = worker.set_send_popped(db, &key, count.unwrap_or(1) as u64, begin, |member| {
+    let found = worker.set_at(db, &key).send_popped(count.unwrap_or(1) as u64, begin, |member| {
         reply.borrow_mut().bulk_given(member);
         popped += 1;
     })?;
@@ -171,7 +172,7 @@ pub fn srandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let count = args.get(2).map(|text| integer_in(text, -i64::MAX..=i64::MAX)).transpose()?;
     let key = ctx.key(args, 1);
     if let Some(count @ ..0) = count {
-        let has_members = ctx.worker.set_len(ctx.client.db, &key)? > 0;
+        let has_members = ctx.worker.set_at(ctx.client.db, &key).len()? > 0;
         ctx.looked_up(&key, has_members);
         let count = if has_members { count.unsigned_abs() } else { 0 };
         return reply_drawn(ctx, key.bytes, Drawn::Members, count);
@@ -184,7 +185,7 @@ pub fn srandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             reply.borrow_mut().array(drawn as usize);
         }
     };
-    let found = worker.set_send_random(client.db, &key, draw, begin, |member| {
+    let found = worker.set_at(client.db, &key).send_random(draw, begin, |member| {
         let mut reply = reply.borrow_mut();
         reply.bulk_given(member);
         if reply.out.is_over() {
@@ -211,7 +212,7 @@ pub fn sscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let count = options.as_ref().map_or(1, |options| options.count);
     let is_wanted = |name: &[u8]| options.as_ref().is_ok_and(|options| options.pattern.matches(name));
     let mut found = Collected::new(&ctx.reply);
-    let next = ctx.worker.set_scan(db, &key, cursor.min(MAX_CURSOR), count, |member| {
+    let next = ctx.worker.set_at(db, &key).scan(cursor.min(MAX_CURSOR), count, |member| {
         if is_wanted(member) {
             found.push(member);
         }

@@ -114,7 +114,7 @@ fn store_values(ctx: &mut Ctx<'_>, args: &Args<'_>, index: usize, values: Values
         let items: Vec<&[u8]> = values.iter().map(|value| value.as_deref().unwrap_or(b"")).collect();
         let before = ctx.worker.change_count();
         ctx.worker.make_way(db, &target, items.iter().map(|item| item.len()))?;
-        ctx.worker.list_push(db, &target, End::Right, &items, false)?;
+        ctx.worker.list_at(db, &target).push(End::Right, &items, false)?;
         ctx.count_as(before, items.len() as u64);
     }
     ctx.reply.int(values.len() as i64);
@@ -136,15 +136,15 @@ fn elements_of(
     };
     match entry.map(|entry| entry.value_type) {
         None => {}
-        Some(ValueType::List) => drop(ctx.worker.list_range(db, &key, 0, -1, |_| (), push)?),
+        Some(ValueType::List) => drop(ctx.worker.list_at(db, &key).range(0, -1, |_| (), push)?),
         Some(ValueType::Set) => {
-            ctx.worker.set_for_each(db, &key, |_| (), push)?;
+            ctx.worker.set_at(db, &key).for_each(|_| (), push)?;
             return Ok((elements, true));
         }
         Some(ValueType::SortedSet) => {
             let (all, is_downwards) = (ScoredRange::ALL, sorting.is_left_alone() && sorting.is_descending);
             let each = |member: &[u8], _| push(member);
-            ctx.worker.sorted_set_range(db, &key, &all, is_downwards, RangeLimit::NONE, |_| (), each)?;
+            ctx.worker.sorted_set_at(db, &key).range(&all, is_downwards, RangeLimit::NONE, |_| (), each)?;
         }
         Some(_) => return Err(errors::WRONG_TYPE.into()),
     }
@@ -237,7 +237,7 @@ fn looked_up(ctx: &mut Ctx<'_>, pattern: &[u8], element: &[u8]) -> Result<Option
     match (entry.map(|entry| entry.value_type), field) {
         (Some(ValueType::Hash), Some(field)) => {
             let take = |_, value: Option<&[u8]>| found = value.map(<[u8]>::to_vec);
-            ctx.worker.hash_get(db, &key, [field].into_iter(), take)?;
+            ctx.worker.hash_at(db, &key).get([field].into_iter(), take)?;
         }
         (Some(ValueType::String), None) => found = ctx.worker.get(db, &key, |value| value.to_vec())?,
         _ => {}

@@ -110,7 +110,7 @@ fn add(ctx: &mut Ctx<'_>, args: &Args<'_>, adds: bool) -> CmdResult {
         ctx.server.notifier.name_stored(ctx.worker, Some("zincr"));
     }
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let changes = ctx.worker.sorted_set_put(db, &key, &scored, &options.rule)?;
+    let changes = ctx.worker.sorted_set_at(db, &key).put(&scored, &options.rule)?;
     match (options.rule.adds, changes.score) {
         _ if changes.is_nan => return Err(NAN.into()),
         (true, Some(score)) => ctx.reply.double(score),
@@ -135,7 +135,7 @@ pub fn zrem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let members: Vec<Bytes<'_>> = args.bytes_from(2).collect();
     let before = ctx.worker.change_count();
-    let removed = ctx.worker.sorted_set_remove(db, &key, &members)?;
+    let removed = ctx.worker.sorted_set_at(db, &key).remove(&members)?;
     ctx.count_as(before, removed);
     ctx.reply.int(removed as i64);
     Ok(())
@@ -143,7 +143,7 @@ pub fn zrem(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn zcard(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let len = ctx.worker.sorted_set_len(ctx.client.db, &key)?;
+    let len = ctx.worker.sorted_set_at(ctx.client.db, &key).len()?;
     ctx.looked_up(&key, len > 0);
     ctx.reply.int(len as i64);
     Ok(())
@@ -161,7 +161,7 @@ pub fn zmscore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn scores(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
     let Ctx { worker, reply, client, .. } = ctx;
-    let found = worker.sorted_set_scores(client.db, &key, args.bytes_from(2), |_, score| match score {
+    let found = worker.sorted_set_at(client.db, &key).scores(args.bytes_from(2), |_, score| match score {
         Some(score) => reply.double(score),
         None => reply.null(),
     })?;
@@ -186,7 +186,7 @@ fn rank(ctx: &mut Ctx<'_>, args: &Args<'_>, is_downwards: bool, command: &str) -
         return Err(errors::SYNTAX.into());
     }
     let key = ctx.key(args, 1);
-    let (found, rank) = ctx.worker.sorted_set_rank(ctx.client.db, &key, args.bytes(2), is_downwards)?;
+    let (found, rank) = ctx.worker.sorted_set_at(ctx.client.db, &key).rank(args.bytes(2), is_downwards)?;
     ctx.looked_up(&key, found);
     match rank {
         Some(rank) if has_score => {
@@ -228,7 +228,8 @@ pub fn zscan(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         let is_small = entry.encoding == Some(Encoding::ListPack);
         next = ctx
             .worker
-            .sorted_set_scan(db, &key, cursor, count as u64, |member, score| {
+            .sorted_set_at(db, &key)
+            .scan(cursor, count as u64, |member, score| {
                 if pattern.matches(member) {
                     found.push(member);
                     found.push(scanned_score(score, is_small).as_bytes());

@@ -136,11 +136,11 @@ fn parse(ctx: &mut Ctx<'_>, args: &Args<'_>, form: Form) -> Result<(Vec<Source>,
             None => 0,
             Some(entry) if entry.value_type == ValueType::Set => {
                 is_set = true;
-                ctx.worker.set_len(ctx.client.db, &key)?
+                ctx.worker.set_at(ctx.client.db, &key).len()?
             }
             Some(entry) => {
                 entry.must_be(ValueType::SortedSet)?;
-                ctx.worker.sorted_set_len(ctx.client.db, &key)?
+                ctx.worker.sorted_set_at(ctx.client.db, &key).len()?
             }
         };
         sources.push(Source { key_index, weight: 1.0, len, is_set });
@@ -192,10 +192,10 @@ fn for_each_member(
 ) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, source.key_index));
     if source.is_set {
-        ctx.worker.set_for_each(db, &key, |_| (), |member| f(member, 1.0))?;
+        ctx.worker.set_at(db, &key).for_each(|_| (), |member| f(member, 1.0))?;
         return Ok(());
     }
-    ctx.worker.sorted_set_range(db, &key, &ScoredRange::ALL, false, RangeLimit::NONE, |_| (), f)?;
+    ctx.worker.sorted_set_at(db, &key).range(&ScoredRange::ALL, false, RangeLimit::NONE, |_| (), f)?;
     Ok(())
 }
 
@@ -210,10 +210,10 @@ fn scores_of(
     let mut scores = Vec::with_capacity(members.len());
     let names = members.iter().map(|(member, _)| &member[..]);
     if source.is_set {
-        ctx.worker.set_contains(db, &key, names, |_, is_there| scores.push(is_there.then_some(1.0)))?;
+        ctx.worker.set_at(db, &key).contains(names, |_, is_there| scores.push(is_there.then_some(1.0)))?;
         return Ok(scores);
     }
-    ctx.worker.sorted_set_scores(db, &key, names, |_, score| scores.push(score))?;
+    ctx.worker.sorted_set_at(db, &key).scores(names, |_, score| scores.push(score))?;
     Ok(scores)
 }
 

@@ -89,7 +89,7 @@ fn pop_from(
     let (mut popped, before) = (Vec::new(), ctx.worker.change_count());
     let take = |member: Given<'_>, score: f64| popped.push((Popped::of(member), score));
     let removed =
-        ctx.worker.sorted_set_send_removed(db, &key, &ScoredRange::ALL, is_downwards, limit, take)?;
+        ctx.worker.sorted_set_at(db, &key).send_removed(&ScoredRange::ALL, is_downwards, limit, take)?;
     ctx.count_as(before, removed.unwrap_or(0));
     Ok(removed.map(|_| popped))
 }
@@ -197,7 +197,7 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Some(count) = args.get(2) else {
         let Ctx { worker, reply, client, .. } = ctx;
         let one = |len| vec![fastrand::u64(..len)];
-        let found = worker.sorted_set_send_picked(client.db, &key, one, |member, _| {
+        let found = worker.sorted_set_at(client.db, &key).send_picked(one, |member, _| {
             reply.bulk_given(member);
             ControlFlow::Continue(())
         })?;
@@ -222,7 +222,7 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Ok(());
     };
     entry.must_be(ValueType::SortedSet)?;
-    let len = ctx.worker.sorted_set_len(ctx.client.db, &key)?;
+    let len = ctx.worker.sorted_set_at(ctx.client.db, &key).len()?;
     if count < 0 {
         let drawn = Drawn::Scored { with_scores: has_scores };
         return reply_drawn(ctx, key.bytes, drawn, count.unsigned_abs());
@@ -231,7 +231,7 @@ pub fn zrandmember(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.reply.members(wanted as usize, has_scores);
     let Ctx { worker, reply, client, .. } = ctx;
     let choose = |len: u64| distinct(wanted.min(len), len);
-    worker.sorted_set_pick(client.db, &key, choose, |member, score| {
+    worker.sorted_set_at(client.db, &key).pick(choose, |member, score| {
         reply.member(Given::Here(member), score, has_scores);
         match reply.out.is_over() {
             true => ControlFlow::Break(()),

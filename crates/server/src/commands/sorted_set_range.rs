@@ -182,9 +182,7 @@ fn write_fewer(
             reply.borrow_mut().members(found as usize, *has_scores);
         }
     };
-    let found = worker.sorted_set_send_range(
-        client.db,
-        key,
+    let found = worker.sorted_set_at(client.db, key).send_range(
         range,
         *is_downwards,
         *limit,
@@ -214,7 +212,7 @@ fn give(ctx: &mut Ctx<'_>, args: &Args<'_>, by: Option<By>, is_downwards: Option
         None => ctx.reply.array(0),
         Some(count) if count >= too_many => {
             if !stream::begin(ctx, key.bytes, count, options.shape()) {
-                ctx.worker.look_anew();
+                ctx.worker.counting().look_anew();
                 write_fewer(ctx, &key, &options, u64::MAX)?;
             }
         }
@@ -259,7 +257,7 @@ pub fn zrangestore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     };
     let RangeOptions { range, is_downwards, limit, .. } = &options;
     let found =
-        ctx.worker.sorted_set_range(ctx.client.db, &key, range, *is_downwards, *limit, |_| (), take)?;
+        ctx.worker.sorted_set_at(ctx.client.db, &key).range(range, *is_downwards, *limit, |_| (), take)?;
     ctx.looked_up(&key, found);
     let is_by_rank = matches!(range, ScoredRange::Ranks { .. });
     drop_negative_zeros(&ctx.config.settings.collection_limits, is_by_rank, &mut members);
@@ -291,7 +289,7 @@ pub fn store_members(
     let change_count = match members.is_empty() {
         true => u64::from(ctx.worker.remove(db, &target)?),
         false => {
-            ctx.worker.sorted_set_replace(db, &target, &mut members)?;
+            ctx.worker.sorted_set_at(db, &target).replace(&mut members)?;
             change_count
         }
     };
@@ -311,7 +309,7 @@ pub fn zlexcount(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 fn count(ctx: &mut Ctx<'_>, args: &Args<'_>, by: By) -> CmdResult {
     let range = by.range(args.at(2), args.at(3))?;
     let key = ctx.key(args, 1);
-    let count = ctx.worker.sorted_set_count(ctx.client.db, &key, &range)?;
+    let count = ctx.worker.sorted_set_at(ctx.client.db, &key).count(&range)?;
     ctx.looked_up(&key, count.is_some());
     ctx.reply.int(count.unwrap_or(0) as i64);
     Ok(())
@@ -333,7 +331,8 @@ fn remove(ctx: &mut Ctx<'_>, args: &Args<'_>, by: By) -> CmdResult {
     let range = by.range(args.at(2), args.at(3))?;
     let (db, key) = (ctx.db(), ctx.key(args, 1));
     let before = ctx.worker.change_count();
-    let removed = ctx.worker.sorted_set_remove_range(db, &key, &range, false, RangeLimit::NONE, |_, _| ())?;
+    let removed =
+        ctx.worker.sorted_set_at(db, &key).remove_range(&range, false, RangeLimit::NONE, |_, _| ())?;
     let removed = removed.unwrap_or(0);
     ctx.count_as(before, removed);
     ctx.reply.int(removed as i64);

@@ -76,10 +76,11 @@ fn reply_part(
         Some(bytes) => reply.bulk_range(&value, bytes.start, bytes.end),
         None => is_left = true,
     };
-    let mut found = worker.get_part(client.db, &key, |len| copied(len).unwrap_or(0..0), answer)?.is_some();
+    let mut found =
+        worker.string_at(client.db, &key).get_part(|len| copied(len).unwrap_or(0..0), answer)?.is_some();
     if is_left {
-        worker.look_anew();
-        found = match worker.begin_sending(client.db, &key, &wanted)? {
+        worker.counting().look_anew();
+        found = match worker.string_at(client.db, &key).begin_sending(&wanted)? {
             Some(value) => {
                 reply.bulk_sending(value);
                 true
@@ -90,8 +91,8 @@ fn reply_part(
                     let bytes = wanted(value.len());
                     reply.bulk_range(&value, bytes.start, bytes.end);
                 };
-                worker.look_anew();
-                worker.get_part(client.db, &key, &wanted, answer)?.is_some()
+                worker.counting().look_anew();
+                worker.string_at(client.db, &key).get_part(&wanted, answer)?.is_some()
             }
         };
     }
@@ -118,7 +119,7 @@ pub fn mget(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 pub fn strlen(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let key = ctx.key(args, 1);
-    let len = ctx.worker.get_part(ctx.client.db, &key, |_| 0..0, |value| value.len())?;
+    let len = ctx.worker.string_at(ctx.client.db, &key).get_part(|_| 0..0, |value| value.len())?;
     ctx.looked_up(&key, len.is_some());
     ctx.reply.int(len.unwrap_or(0) as i64);
     Ok(())
@@ -134,7 +135,7 @@ pub fn append(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         Some(entry) => {
             entry.must_be(ValueType::String)?;
             check_len(ctx, entry.value_bytes, suffix.len())?;
-            ctx.worker.write_range(db, &key, entry.value_bytes, suffix)?
+            ctx.worker.string_at(db, &key).write_range(entry.value_bytes, suffix)?
         }
     };
     ctx.reply.int(len as i64);
@@ -166,7 +167,7 @@ pub fn setrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         return Ok(());
     }
     check_len(ctx, offset, bytes.len())?;
-    let len = ctx.worker.write_range(db, &key, offset, bytes)?;
+    let len = ctx.worker.string_at(db, &key).write_range(offset, bytes)?;
     ctx.reply.int(len as i64);
     Ok(())
 }

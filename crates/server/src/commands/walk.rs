@@ -45,7 +45,7 @@ pub fn walk(
     let mut walk = match ctx.client.value_walk.take() {
         Some(walk) => walk,
         None if !ctx.server.store.may_miss_pages() => return Ok(None),
-        None => match ctx.worker.begin_sending(ctx.client.db, key, wanted)? {
+        None => match ctx.worker.string_at(ctx.client.db, key).begin_sending(wanted)? {
             Some(value) => Box::new(ValueWalk { value, done_bytes: 0, count: 0 }),
             None => return Ok(None),
         },
@@ -100,13 +100,13 @@ fn walk_at_once(
 pub fn duplicate(ctx: &mut Ctx<'_>, key: &Key<'_>, only_if_sent: bool) -> CmdResult {
     let db = ctx.client.db;
     let is_begun = match ctx.client.ahead.as_deref() {
-        Some(Ahead::Copy(copy)) => ctx.worker.is_source(db, key, copy)?,
+        Some(Ahead::Copy(copy)) => ctx.worker.string_at(db, key).is_source(copy)?,
         _ => false,
     };
     if !is_begun {
         // Of the value as it was; that of the value as it is takes its place.
         ctx.client.ahead = None;
-        let begun = ctx.worker.begin_duplicate(db, key, only_if_sent)?;
+        let begun = ctx.worker.string_at(db, key).begin_duplicate(only_if_sent)?;
         ctx.client.ahead = begun.map(|copy| Box::new(Ahead::Copy(copy)));
     }
     match ctx.client.ahead.as_deref_mut() {
@@ -134,14 +134,16 @@ fn take_copy(ctx: &mut Ctx<'_>) -> Option<Duplicate> {
 
 /// Before a part of the value of the first key is changed: if others are reading the value, they keep it and the key gets a copy.
 pub fn leave_to_readers(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    if !ctx.worker.is_any_sent() && ctx.client.ahead.is_none() {
+    if !ctx.worker.store().is_any_sent() && ctx.client.ahead.is_none() {
         return Ok(());
     }
     let key = ctx.key(args, 1);
     duplicate(ctx, &key, true)?;
     let db = ctx.db();
     match take_copy(ctx) {
-        Some(copy) if !ctx.worker.replace_by_duplicate(db, &key, &copy)? => Err(Fault::pause().into()),
+        Some(copy) if !ctx.worker.string_at(db, &key).replace_by_duplicate(&copy)? => {
+            Err(Fault::pause().into())
+        }
         _ => Ok(()),
     }
 }

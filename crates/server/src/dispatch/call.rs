@@ -46,7 +46,7 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     }
     let matter = ctx.server.exceptions.now();
     if matter.has(Matter::NOTIFYING) {
-        ctx.worker.name_call(command.event);
+        ctx.worker.steps().name_call(command.event);
     }
     let result =
         if is_outer { call_prepared(ctx, command, args, matter) } else { checked::run(ctx, command, args) };
@@ -171,7 +171,7 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>, 
     }
     drop(held);
     // The reply is written: what cannot be removed now is left to the active expiry.
-    let _ = ctx.worker.remove_left_expired();
+    let _ = ctx.worker.upkeep().remove_left_expired();
     result
 }
 
@@ -181,12 +181,12 @@ fn run_as_step(ctx: &mut Ctx<'_>, command: &Command, args: &Args<'_>, held: &Hel
     // What expires where a command only looks is locked, and a step, by itself.
     let is_step = command.is(flag::CHANGES);
     if is_step {
-        ctx.worker.begin_step();
+        ctx.worker.steps().begin();
     }
     let result = checked::run(ctx, command, args);
     serve_ready(ctx, held);
     if is_step {
-        ctx.worker.end_step();
+        ctx.worker.steps().end();
     }
     result
 }

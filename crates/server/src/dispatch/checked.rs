@@ -16,9 +16,9 @@ pub fn run(ctx: &mut Ctx<'_>, command: &Command, args: &Args<'_>) -> CmdResult {
     if !cfg!(debug_assertions) {
         return (command.run)(ctx, args);
     }
-    let before = ctx.worker.begin_count();
+    let before = ctx.worker.counting().begin();
     let result = (command.run)(ctx, args);
-    let done = ctx.worker.end_count(before);
+    let done = ctx.worker.counting().end(before);
     let checked = check(command, args, done);
     debug_assert!(checked.is_ok(), "the row of '{}' is wrong: {checked:?} {done:?}", command.name);
     result

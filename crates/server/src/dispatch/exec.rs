@@ -69,7 +69,7 @@ pub fn run(ctx: &mut Ctx<'_>) -> CmdResult {
     let Some(mut transaction) = ctx.client.transaction.take() else { return Ok(()) };
     let result = run_all(ctx, &mut transaction);
     // The replies are written: what cannot be removed now is left to the active expiry.
-    let _ = ctx.worker.remove_left_expired();
+    let _ = ctx.worker.upkeep().remove_left_expired();
     match result {
         // To be run again as it was.
         Err(CmdError::Store(OpError::Fault(_))) => ctx.client.transaction = Some(transaction),
@@ -106,7 +106,7 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     let sent_values = ctx.reply.out.sends_values();
     let made: Vec<_> = transaction.queued.iter_mut().map(|queued| queued.ahead.take()).collect();
     let step = step_of(ctx, transaction, seed);
-    ctx.worker.begin_step();
+    ctx.worker.steps().begin();
     for (index, made) in made.into_iter().enumerate() {
         let mark = ctx.reply.out.mark();
         carry_out(ctx, &step, index, made, matches!(held, Held::Alone { .. }));
@@ -116,7 +116,7 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     ctx.client.has_pushed = true;
     ctx.reply.out.send_values(sent_values);
     serve_ready(ctx, &held);
-    ctx.worker.end_step();
+    ctx.worker.steps().end();
     Ok(())
 }
 

@@ -127,7 +127,7 @@ pub fn serve_ready(ctx: &mut Ctx<'_>, held: &Held) {
 
 #[cold]
 fn serve_all_ready(ctx: &mut Ctx<'_>, held: &Held) {
-    while let Some(key) = ctx.server.waiters.take_ready(ctx.worker.id()) {
+    while let Some(key) = ctx.server.waiters.take_ready(ctx.worker.steps().worker()) {
         serve_key(ctx, held, &key);
     }
 }
@@ -250,10 +250,10 @@ pub fn serve_alone(ctx: &mut Ctx<'_>, ready: ReadyKey) {
     needs.add_key(ctx, ready.db, ctx.worker.key(&ready.key));
     match prepare(ctx, &needs) {
         Ok(held) => {
-            ctx.worker.begin_step();
-            ctx.server.waiters.make_ready(ctx.worker.id(), ready.clone());
+            ctx.worker.steps().begin();
+            ctx.server.waiters.make_ready(ctx.worker.steps().worker(), ready.clone());
             serve_ready(ctx, &held);
-            ctx.worker.end_step();
+            ctx.worker.steps().end();
         }
         Err(OpError::Fault(fault)) => serve_later(ctx, &ready, fault),
         // A page that cannot be read: there is nothing to be had.

@@ -47,7 +47,7 @@ impl EventLoop {
         }
         self.local.count_expired(&self.worker);
         if self.cron.is_first {
-            self.server.store.settle_tracking();
+            self.server.store.accesses().settle();
             // What was loaded, or comes back into memory after a restart, may be too much.
             self.local.is_evicting |= self.config.settings.evicts_keys();
         }
@@ -85,11 +85,11 @@ impl EventLoop {
 
     /// Tells the log of pages that the warm-up or a command could not read.
     fn report_damage(&mut self) {
-        if !self.cron.is_first || !self.server.store.pool().has_damage() {
+        if !self.cron.is_first || !self.server.store.pool().residency().has_damage() {
             return;
         }
-        self.server.store.take_skip_notes().iter().for_each(crate::log::warning);
-        let damaged = self.server.store.damaged_pages();
+        self.server.store.damage().take_notes().iter().for_each(crate::log::warning);
+        let damaged = self.server.store.damage().pages();
         if damaged.page_count > self.cron.logged_damage {
             damaged.examples.iter().for_each(crate::log::warning);
             crate::log::warning(format!(
@@ -107,7 +107,7 @@ impl EventLoop {
         if self.server.active_expire.load(Relaxed) && !is_paused {
             // A fault or damaged page is met again by the command that needs the page.
             let since = Instant::now();
-            let _ = self.worker.expire_cycle(period / 4, |_, _| {});
+            let _ = self.worker.upkeep().expire_cycle(period / 4, |_, _| {});
             self.stats.expire_nanos.add(since.elapsed().as_nanos() as u64);
         }
     }
@@ -124,7 +124,7 @@ impl EventLoop {
             }
             let (mut sum_ms, mut count) = (0, 0);
             let start = if stats.key_count <= SAMPLED_KEYS as u64 { 0 } else { fastrand::u64(1..1 << 52) };
-            let sampled = self.worker.scan(db, start, SAMPLED_KEYS, |_, entry| {
+            let sampled = self.worker.database(db).scan(start, SAMPLED_KEYS, |_, entry| {
                 if let Some(deadline) = entry.deadline {
                     sum_ms += deadline.saturating_sub(now).max(0);
                     count += 1;

@@ -190,11 +190,11 @@ impl EventLoop {
             return;
         }
         let items = &mut batch.items;
-        new_keys(items).for_each(|key| worker.prefetch_node(key.db, &mut key.key));
-        new_keys(items).for_each(|key| worker.prefetch_child(&key.key));
-        new_keys(items).for_each(|key| worker.prefetch_leaf(key.db, &mut key.key));
-        new_keys(items).for_each(|key| worker.prefetch_slots(&mut key.key));
-        new_keys(items).for_each(|key| worker.prefetch_record(&mut key.key));
+        new_keys(items).for_each(|key| worker.prefetch().node(key.db, &mut key.key));
+        new_keys(items).for_each(|key| worker.prefetch().child(&key.key));
+        new_keys(items).for_each(|key| worker.prefetch().leaf(key.db, &mut key.key));
+        new_keys(items).for_each(|key| worker.prefetch().slots(&mut key.key));
+        new_keys(items).for_each(|key| worker.prefetch().record(&mut key.key));
         self.prefetch_values();
     }
 
@@ -208,7 +208,7 @@ impl EventLoop {
             };
             let (hinted, trees) = match before.filter(|_| found.is_as_before) {
                 Some(known) => known,
-                None => (found.key, worker.prefetch_trees(&found.key)),
+                None => (found.key, worker.prefetch().trees(&found.key)),
             };
             before = Some((hinted, trees));
             found.key = hinted.to_be_written(found.key.will_write());
@@ -217,7 +217,7 @@ impl EventLoop {
                 continue;
             };
             let bytes = batch.ranges[item.first_range as usize + index].of(&conn.input.buf);
-            let ahead = worker.prefetch_element_node(trees, bytes, found.key.will_write());
+            let ahead = worker.prefetch().element_node(trees, bytes, found.key.will_write());
             found.element = Some(BatchElement { arg: index as u32, ahead });
             element_count += 1;
         }
@@ -229,19 +229,19 @@ impl EventLoop {
     fn prefetch_elements(&mut self) {
         let EventLoop { batch, slots, worker, .. } = self;
         let Batch { items, ranges, .. } = batch;
-        elements(items).for_each(|(_, ahead)| worker.prefetch_element_child(ahead));
-        elements(items).for_each(|(_, ahead)| worker.prefetch_element_leaf(ahead));
-        elements(items).for_each(|(_, ahead)| worker.prefetch_element_slots(ahead));
-        elements(items).for_each(|(_, ahead)| worker.prefetch_element_record(ahead));
+        elements(items).for_each(|(_, ahead)| worker.prefetch().element_child(ahead));
+        elements(items).for_each(|(_, ahead)| worker.prefetch().element_leaf(ahead));
+        elements(items).for_each(|(_, ahead)| worker.prefetch().element_slots(ahead));
+        elements(items).for_each(|(_, ahead)| worker.prefetch().element_record(ahead));
         // Of sorted sets, where the members are in the order.
         let in_order = |(_, ahead): &(_, &mut ElementAhead)| ahead.is_in_order();
         for ((slot, range), ahead) in elements(items).filter(in_order) {
             let Some(conn) = slots.get(slot) else { continue };
-            worker.prefetch_element_place(ahead, ranges[range].of(&conn.input.buf));
+            worker.prefetch().element_place(ahead, ranges[range].of(&conn.input.buf));
         }
         for ((slot, range), ahead) in elements(items).filter(in_order) {
             let Some(conn) = slots.get(slot) else { continue };
-            worker.prefetch_element_in_order(ahead, ranges[range].of(&conn.input.buf));
+            worker.prefetch().element_in_order(ahead, ranges[range].of(&conn.input.buf));
         }
     }
 

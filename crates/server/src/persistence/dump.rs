@@ -93,7 +93,7 @@ impl<'s> StoreDump<'s> {
         let StoreDump { store, view, header, stats, settings, progress, losses } = self;
         let (now, tracking) = (unix_ms(), settings.tracking());
         // Leaves of the store are latched for that.
-        let access = |db, key: &[u8]| tracking.and_then(|_| promptly(|| store.access(db, key, now)));
+        let access = |db, key: &[u8]| tracking.and_then(|_| promptly(|| store.accesses().of(db, key, now)));
         let mut dump = DumpWriter::new(out, version, *header, settings, stats, &access, progress)?;
         if !settings.skips_damage {
             idly(|| view.for_each(|entry| dump.entry(&entry)))?;

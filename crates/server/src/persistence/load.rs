@@ -111,9 +111,9 @@ pub(super) fn load_from(
     path: &Path,
     load: &Load<'_>,
 ) -> Result<Loaded, LoadError> {
-    let cause = worker.set_cause(Cause::Load);
+    let cause = worker.steps().set_cause(Cause::Load);
     let loaded = load_keys(worker, dump, path, load);
-    worker.set_cause(cause);
+    worker.steps().set_cause(cause);
     loaded
 }
 
@@ -225,7 +225,7 @@ fn make_room(worker: &mut Worker, settings: &Settings, eviction: &Eviction, key_
         eviction.make_room(worker, settings);
     }
     if key_count % KEYS_PER_SETTLING == 0 {
-        worker.store().settle_tracking();
+        worker.store().accesses().settle();
     }
 }
 

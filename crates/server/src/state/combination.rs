@@ -60,7 +60,7 @@ impl Combination {
         keys: &[Key<'_>],
         len_bytes: u64,
     ) -> Result<Combination, OpError> {
-        let mut source = |key: &Key<'_>| match worker.begin_sending(db, key, |len| 0..len)? {
+        let mut source = |key: &Key<'_>| match worker.string_at(db, key).begin_sending(|len| 0..len)? {
             Some(value) => Ok(Some(Source::Long(value))),
             None => Ok(worker.get(db, key, |value| value.to_vec())?.map(Source::Short)),
         };
@@ -133,7 +133,7 @@ impl Combination {
         for (key, source) in keys.iter().zip(&self.sources) {
             let is_same = match source {
                 None => worker.entry(db, key)?.is_none(),
-                Some(Source::Long(value)) => worker.has_value(db, key, value)?,
+                Some(Source::Long(value)) => worker.string_at(db, key).has_value(value)?,
                 Some(Source::Short(bytes)) => {
                     let is_same = worker.get(db, key, |value| value.to_vec() == *bytes);
                     is_same? == Some(true)

@@ -105,9 +105,7 @@ impl Drawing {
         let key = worker.key(&name);
         let mut note = |reply: &mut Reply<'_>, at: usize| self.note(reply, at, start);
         let done = match drawn {
-            Drawn::Members => worker.set_random(
-                db,
-                &key,
+            Drawn::Members => worker.set_at(db, &key).random(
                 Draw::Repeated(count),
                 |_| (),
                 |member| {
@@ -116,9 +114,7 @@ impl Drawing {
                     note(reply, at)
                 },
             ),
-            Drawn::Fields { with_values } => worker.hash_random(
-                db,
-                &key,
+            Drawn::Fields { with_values } => worker.hash_at(db, &key).random(
                 Draw::Repeated(count),
                 |_| (),
                 |found| {
@@ -135,7 +131,7 @@ impl Drawing {
             ),
             Drawn::Scored { with_scores } => {
                 let choose = |len: u64| (0..count).map(|_| fastrand::u64(..len)).collect();
-                worker.sorted_set_pick(db, &key, choose, |member, score| {
+                worker.sorted_set_at(db, &key).pick(choose, |member, score| {
                     let at = reply.out.len();
                     reply.member(Given::Here(member), score, with_scores);
                     note(reply, at)

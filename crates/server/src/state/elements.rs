@@ -66,7 +66,7 @@ impl Batch {
         let batch = RefCell::new(None);
         // An operation that begins anew gives all elements again.
         let begin = |kind, _| drop(batch.replace(Some(Batch::new(kind))));
-        worker.for_each_element(db, key, begin, |element| {
+        worker.collection_at(db, key).for_each(begin, |element| {
             batch.borrow_mut().iter_mut().for_each(|batch: &mut Batch| batch.push(element));
             ControlFlow::Continue(())
         })?;
@@ -223,7 +223,7 @@ impl Batch {
                 NewElement { name, value, score, deadline }
             })
             .collect();
-        let added = worker.put_elements(db, key, self.kind, &elements, self.were_packed)?;
+        let added = worker.collection_at(db, key).put(self.kind, &elements, self.were_packed)?;
         let are_new = added == self.elements.len() as u64;
         self.elements.clear();
         self.bytes.clear();

@@ -108,7 +108,7 @@ impl Local {
     /// Counts what the worker has found expired and removed since the last time.
     pub fn count_expired(&mut self, worker: &Worker) {
         let before =
-            std::mem::replace(&mut self.expired, (worker.expired_count(), worker.expired_field_count()));
+            std::mem::replace(&mut self.expired, (worker.expired_counts().0, worker.expired_counts().1));
         self.stats.expired.add(self.expired.0 - before.0);
         self.stats.expired_fields.add(self.expired.1 - before.1);
     }

@@ -103,7 +103,7 @@ impl Notifier {
     /// A worker's next call begins, which stores values under that name; `None`: under the usual one.
     pub fn name_stored(&self, worker: &mut Worker, event: Option<&'static str>) {
         if self.is_on() {
-            worker.name_call(event);
+            worker.steps().name_call(event);
         }
     }
 

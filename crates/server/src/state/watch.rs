@@ -153,7 +153,7 @@ mod tests {
         let mut is_raised = |has_expired: bool, was_there: bool, change: &dyn Fn(&mut Worker, &Key<'_>)| {
             worker.set_now(1_000);
             let key = worker.key(b"k");
-            worker.flush_db(db).unwrap();
+            worker.database(db).flush().unwrap();
             if has_expired {
                 worker.set(db, &key, NewValue::Int(1), Deadline::At(1_001)).unwrap();
             }
@@ -177,9 +177,12 @@ mod tests {
         assert!(is_raised(false, false, &set(db)));
         assert!(!is_raised(false, false, &set(other)), "a key of another database");
         assert!(
-            is_raised(false, false, &|worker, _| worker.swap_db(db, other).unwrap()),
+            is_raised(false, false, &|worker, _| worker.database(db).swap_with(other).unwrap()),
             "it comes with the swap"
         );
-        assert!(!is_raised(false, false, &|worker, _| worker.flush_db(db).unwrap()), "there was none");
+        assert!(
+            !is_raised(false, false, &|worker, _| worker.database(db).flush().unwrap()),
+            "there was none"
+        );
     }
 }

@@ -13,11 +13,11 @@ pub(crate) struct Blob {
     /// Head page of the slab or of the object.
     pub pid: PageId,
     pub len_bytes: u32,
-    pub place: Place,
+    pub place: BlobPlace,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum BlobPlace {
     /// Slot of the slab, and the slab's size class.
     Slab { class: u8, slot: u16 },
     /// The object is the blob alone; `page_count` pages are reserved for it.
@@ -26,19 +26,19 @@ pub(crate) enum Place {
 
 const PLACE_SLAB: u32 = 1 << 31;
 
-impl Place {
+impl BlobPlace {
     /// Bit 31 is set for a slab: class in bits 16-23, slot below; else it is the page count.
     pub fn to_word(self) -> u32 {
         match self {
-            Place::Slab { class, slot } => PLACE_SLAB | u32::from(class) << 16 | u32::from(slot),
-            Place::Object { page_count } => page_count,
+            BlobPlace::Slab { class, slot } => PLACE_SLAB | u32::from(class) << 16 | u32::from(slot),
+            BlobPlace::Object { page_count } => page_count,
         }
     }
 
-    pub fn from_word(word: u32) -> Place {
+    pub fn from_word(word: u32) -> BlobPlace {
         match word & PLACE_SLAB {
-            0 => Place::Object { page_count: word },
-            _ => Place::Slab { class: (word >> 16) as u8, slot: word as u16 },
+            0 => BlobPlace::Object { page_count: word },
+            _ => BlobPlace::Slab { class: (word >> 16) as u8, slot: word as u16 },
         }
     }
 }
@@ -52,22 +52,22 @@ impl Blob {
 
     pub fn parse(bytes: &[u8]) -> Option<Blob> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-        Some(Blob { pid: PageId(word(0)?), len_bytes: word(4)?, place: Place::from_word(word(8)?) })
+        Some(Blob { pid: PageId(word(0)?), len_bytes: word(4)?, place: BlobPlace::from_word(word(8)?) })
     }
 
     /// Byte of the slab or object where it starts.
     pub fn start(&self) -> u64 {
         match self.place {
-            Place::Slab { class, slot } => Class(class).slot_offset(slot) as u64,
-            Place::Object { .. } => 0,
+            BlobPlace::Slab { class, slot } => Class(class).slot_offset(slot) as u64,
+            BlobPlace::Object { .. } => 0,
         }
     }
 
     /// Whether the page is one of the slab's or the object's.
     pub fn has_page(&self, pid: PageId) -> bool {
         let page_count = match self.place {
-            Place::Slab { .. } => SLAB_PAGE_COUNT,
-            Place::Object { page_count } => page_count,
+            BlobPlace::Slab { .. } => SLAB_PAGE_COUNT,
+            BlobPlace::Object { page_count } => page_count,
         };
         pid.0.checked_sub(self.pid.0).is_some_and(|nth| nth < page_count)
     }
@@ -75,8 +75,8 @@ impl Blob {
     /// Memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match self.place {
-            Place::Slab { class, .. } => Class(class).slot_bytes() as u64,
-            Place::Object { page_count } => u64::from(page_count) * PAGE_SIZE as u64,
+            BlobPlace::Slab { class, .. } => Class(class).slot_bytes() as u64,
+            BlobPlace::Object { page_count } => u64::from(page_count) * PAGE_SIZE as u64,
         }
     }
 }

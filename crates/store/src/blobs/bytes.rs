@@ -6,7 +6,7 @@ use std::ops::Range;
 use stillframe_pagepool::device::PageBuf;
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
 
-use super::blob::{Blob, Place};
+use super::blob::{Blob, BlobPlace};
 use super::reach::{add_missing, page_at, pages_of, SENDING_MIN_BYTES};
 use crate::page::Page;
 use crate::stop::{stop_at, Follow, Stop};
@@ -123,7 +123,7 @@ pub(super) fn damaged_slab(pid: PageId) -> Stop {
 /// Whether an element is so long that its pages are not brought in for a command that looks at it: where they are missing they are read
 /// past memory.
 pub(super) fn is_far(blob: &Blob) -> bool {
-    matches!(blob.place, Place::Object { .. }) && u64::from(blob.len_bytes) >= SENDING_MIN_BYTES
+    matches!(blob.place, BlobPlace::Object { .. }) && u64::from(blob.len_bytes) >= SENDING_MIN_BYTES
 }
 
 /// Gives a blob's bytes part by part until `f` has seen enough. What is missing of a long one is read past memory, which waits
@@ -158,7 +158,7 @@ pub(super) fn past_memory(
         copies.resize((behind - first) as usize, PageBuf::ZERO);
         let pages = (first..behind).map(|index| page_at(blob, index));
         let mut wanted: Vec<_> = pages.zip(&mut copies).collect();
-        pool.copy_unchanging(&mut wanted).map_err(|restart| stop_at(pool, restart))?;
+        pool.residency().copy_unchanging(&mut wanted).map_err(|restart| stop_at(pool, restart))?;
         for copy in &copies {
             let in_page = (at % PAGE_SIZE as u64) as usize;
             let len = (PAGE_SIZE - in_page).min((end - at) as usize);

@@ -9,7 +9,7 @@
 
 use stillframe_pagepool::{PageId, Pool, PoolError};
 
-use super::blob::Place;
+use super::blob::BlobPlace;
 use crate::page::{get_u16, get_u32, put_u16, put_u32, Page, KIND_DISCARDS, PAGE_SIZE};
 use crate::stop::Stop;
 
@@ -22,7 +22,7 @@ pub(crate) const PAGE_ENTRIES: usize = (PAGE_SIZE - HEADER_BYTES) / ENTRY_BYTES;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Discarded {
     Tree { root: PageId },
-    Blob { pid: PageId, place: Place },
+    Blob { pid: PageId, place: BlobPlace },
 }
 
 impl Discarded {
@@ -39,7 +39,7 @@ impl Discarded {
         let pid = PageId(get_u32(page, at));
         match get_u32(page, at + 4) {
             0 => Discarded::Tree { root: pid },
-            place => Discarded::Blob { pid, place: Place::from_word(place) },
+            place => Discarded::Blob { pid, place: BlobPlace::from_word(place) },
         }
     }
 }
@@ -138,10 +138,11 @@ mod tests {
     fn entry(number: u32) -> Discarded {
         match number % 3 {
             0 => Discarded::Tree { root: PageId(number) },
-            1 => Discarded::Blob { pid: PageId(number), place: Place::Object { page_count: number } },
-            _ => {
-                Discarded::Blob { pid: PageId(number), place: Place::Slab { class: 62, slot: number as u16 } }
-            }
+            1 => Discarded::Blob { pid: PageId(number), place: BlobPlace::Object { page_count: number } },
+            _ => Discarded::Blob {
+                pid: PageId(number),
+                place: BlobPlace::Slab { class: 62, slot: number as u16 },
+            },
         }
     }
 

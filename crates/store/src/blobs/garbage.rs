@@ -20,7 +20,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use stillframe_pagepool::{PageId, Pool};
 
-use super::blob::Place;
+use super::blob::BlobPlace;
 use super::discards::{Discarded, Discards};
 use crate::stop::Stop;
 
@@ -108,7 +108,7 @@ impl Garbage {
         self.push(pool, Discarded::Tree { root });
     }
 
-    pub fn push_blob(&self, pool: &Pool, pid: PageId, place: Place) {
+    pub fn push_blob(&self, pool: &Pool, pid: PageId, place: BlobPlace) {
         self.push(pool, Discarded::Blob { pid, place });
     }
 
@@ -130,7 +130,7 @@ impl Garbage {
 
     /// The object belongs to the data from now on, or, if its place is given, is garbage. That may be the work of a thread
     /// that is no member: no page is taken for the list.
-    pub fn release(&self, pid: PageId, unused: Option<Place>) {
+    pub fn release(&self, pid: PageId, unused: Option<BlobPlace>) {
         let mut lists = self.lists.lock();
         let was_there = lists.held.remove(&pid);
         debug_assert!(was_there.is_some());
@@ -183,7 +183,7 @@ impl Garbage {
         put_off.fit_a_page(pool, 0)?;
         let mut written = GarbageLists::new(arrived.clone(), put_off.clone());
         let entry = |(&pid, &held)| match held {
-            Held::Object { page_count } => Discarded::Blob { pid, place: Place::Object { page_count } },
+            Held::Object { page_count } => Discarded::Blob { pid, place: BlobPlace::Object { page_count } },
             Held::Tree => Discarded::Tree { root: pid },
         };
         written.arrived.newest.extend(held.iter().map(entry));
@@ -199,7 +199,7 @@ impl Garbage {
     fn counter(&self, entry: Discarded) -> (&AtomicU64, u64) {
         match entry {
             Discarded::Tree { .. } => (&self.tree_count, 1),
-            Discarded::Blob { place: Place::Object { page_count }, .. } => {
+            Discarded::Blob { place: BlobPlace::Object { page_count }, .. } => {
                 (&self.page_count, u64::from(page_count))
             }
             Discarded::Blob { .. } => (&self.page_count, 0),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use siphasher::sip::SipHasher13;
 use stillframe_pagepool::PageId;
 
-use super::blob::{Blob, Place};
+use super::blob::{Blob, BlobPlace};
 use super::bytes::{page_count_of, with_bytes};
 use super::discards::PAGE_ENTRIES;
 use super::garbage::Garbage;
@@ -207,7 +207,7 @@ impl Incoming {
     }
 
     pub(crate) fn blob(&self) -> Blob {
-        let place = Place::Object { page_count: self.page_count };
+        let place = BlobPlace::Object { page_count: self.page_count };
         Blob { pid: self.pid, len_bytes: self.len_bytes as u32, place }
     }
 
@@ -272,7 +272,7 @@ impl std::fmt::Debug for Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if !self.is_used() {
-            let place = Place::Object { page_count: self.page_count };
+            let place = BlobPlace::Object { page_count: self.page_count };
             self.garbage.release(self.pid, Some(place));
         }
     }

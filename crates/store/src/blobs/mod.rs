@@ -13,7 +13,7 @@ mod slab;
 mod slabs;
 mod space;
 
-pub(crate) use blob::{Blob, Place, BLOB_BYTES};
+pub(crate) use blob::{Blob, BlobPlace, BLOB_BYTES};
 pub(crate) use bytes::{LatchedRun, Part};
 #[cfg(test)]
 pub(crate) use discards::PAGE_ENTRIES;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use stillframe_pagepool::{PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
 
-use super::blob::{Blob, Place};
+use super::blob::{Blob, BlobPlace};
 use crate::pages::Pages;
 use crate::stop::{Follow, Stop};
 
@@ -59,14 +59,14 @@ impl Reach {
     /// Indices of the pages of a blob's slab or object. A slot of a slab may be left to others: all of it counts.
     pub(crate) fn pages(self, blob: &Blob) -> Range<u32> {
         match blob.place {
-            Place::Slab { .. } => pages_of(blob, 0..blob.memory_bytes()),
-            Place::Object { .. } => pages_of(blob, self.bytes(blob)),
+            BlobPlace::Slab { .. } => pages_of(blob, 0..blob.memory_bytes()),
+            BlobPlace::Object { .. } => pages_of(blob, self.bytes(blob)),
         }
     }
 }
 
 fn is_object(blob: &Blob) -> bool {
-    matches!(blob.place, Place::Object { .. })
+    matches!(blob.place, BlobPlace::Object { .. })
 }
 
 /// Bytes `first..=last` of something of this length, either counted from the end if it is negative.
@@ -96,7 +96,7 @@ pub(super) fn page_at(blob: &Blob, index: u32) -> PageId {
 /// Adds the head and these pages of a blob to `missing`, as far as they are.
 pub(super) fn add_missing(pool: &Pool, blob: &Blob, indices: Range<u32>, missing: &mut Vec<PageId>) {
     let pages = indices.map(|index| page_at(blob, index));
-    missing.extend([blob.pid].into_iter().chain(pages).filter(|page| pool.is_missing(*page)));
+    missing.extend([blob.pid].into_iter().chain(pages).filter(|page| pool.residency().is_missing(*page)));
 }
 
 /// Latches a blob with these bytes of it in memory.
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn object(len_bytes: u32, page_count: u32) -> Blob {
-        Blob { pid: PageId(7), len_bytes, place: Place::Object { page_count } }
+        Blob { pid: PageId(7), len_bytes, place: BlobPlace::Object { page_count } }
     }
 
     #[test]

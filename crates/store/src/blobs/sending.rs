@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use super::blob::{Blob, Place};
+use super::blob::{Blob, BlobPlace};
 use super::bytes::{is_far, past_memory};
 use super::discards::PAGE_ENTRIES;
 use super::garbage::Garbage;
@@ -88,7 +88,7 @@ impl Pins {
             return false;
         }
         let mut pinned = self.pinned.lock();
-        let (Some(pin), Place::Object { page_count }) = (pinned.get_mut(&blob.pid), blob.place) else {
+        let (Some(pin), BlobPlace::Object { page_count }) = (pinned.get_mut(&blob.pid), blob.place) else {
             return false;
         };
         pin.unused_pages = Some(page_count);
@@ -110,7 +110,7 @@ impl Pins {
             return;
         }
         if let Some(page_count) = pin.unused_pages {
-            self.garbage.release(pid, Some(Place::Object { page_count }));
+            self.garbage.release(pid, Some(BlobPlace::Object { page_count }));
         }
         pinned.remove(&pid);
         self.count.store(pinned.len(), Ordering::Release);
@@ -141,7 +141,7 @@ impl Sending {
         bytes: Range<u64>,
     ) -> Result<Option<Sending>, Stop> {
         let bytes = bytes.start..bytes.end.min(u64::from(blob.len_bytes));
-        let is_object = matches!(blob.place, Place::Object { .. });
+        let is_object = matches!(blob.place, BlobPlace::Object { .. });
         if !is_object || bytes.start.saturating_add(SENDING_MIN_BYTES) > bytes.end {
             return Ok(None);
         }
@@ -281,7 +281,7 @@ impl Sending {
     /// The bytes from `start` on that are worth bringing in together. What is brought in for all readers together is a
     /// small part of memory, so that nobody's pages go before he has read them.
     fn window(&self, start: u64) -> Range<u64> {
-        let share = self.pages.pool.memory_pages().map_or(u64::MAX, |pages| pages / WINDOWS_PART);
+        let share = self.pages.pool.room().limit_pages().map_or(u64::MAX, |pages| pages / WINDOWS_PART);
         let pages = (share / self.pins.reader_count()).clamp(1, WINDOW_PAGES_MAX);
         let page_bytes = PAGE_SIZE as u64;
         start..((start / page_bytes + pages) * page_bytes).min(self.bytes.end)
@@ -295,7 +295,7 @@ impl Sending {
         let first = self.window(self.part(start, 0).start);
         let next = first.start + (first.end - first.start) / 2;
         if next >= self.bytes.end
-            || !self.pages.pool.is_missing(page_at(&self.blob, (next / PAGE_SIZE as u64) as u32))
+            || !self.pages.pool.residency().is_missing(page_at(&self.blob, (next / PAGE_SIZE as u64) as u32))
         {
             return None;
         }

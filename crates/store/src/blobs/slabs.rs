@@ -108,7 +108,7 @@ impl Slabs {
         let mut list = heads.lock();
         let mut guard = match self.pool.try_exclusive(pid).map_err(|restart| stop_at(&self.pool, restart)) {
             // Nobody gets at its slots any more: it goes when all databases are empty.
-            Err(Stop::Damaged(_)) if self.pool.give_up(pid) => {
+            Err(Stop::Damaged(_)) if self.pool.residency().give_up(pid) => {
                 self.pages.leaks.note_leak();
                 return Ok(());
             }
@@ -183,7 +183,7 @@ impl Slabs {
     /// A list that begins with a slab whose first page is lost ends there. What was behind it is found by others that
     /// free slots of it.
     fn pass_lost_head(&self, list: &mut u32) {
-        if *list != 0 && self.pool.has_damage() && self.pool.give_up(PageId(*list)) {
+        if *list != 0 && self.pool.residency().has_damage() && self.pool.residency().give_up(PageId(*list)) {
             *list = 0;
         }
     }
@@ -195,7 +195,7 @@ impl Slabs {
             return Ok(None);
         }
         match self.pool.try_exclusive(PageId(pid)) {
-            Err(Restart::Damaged(_)) if self.pool.give_up(PageId(pid)) => Ok(None),
+            Err(Restart::Damaged(_)) if self.pool.residency().give_up(PageId(pid)) => Ok(None),
             guard => guard.map(Some).map_err(|restart| stop_at(&self.pool, restart)),
         }
     }
@@ -204,9 +204,10 @@ impl Slabs {
     /// its slab; one whose pages may yet be had stays in use until it is looked for again.
     pub fn may_be_reused(&self, pid: PageId, class: Class, slot: u16) -> bool {
         let pages = pages_of_slot(pid, class, slot);
-        let is_there = |page: &PageId| self.pool.is_resident(*page) || self.pool.is_missing(*page);
+        let is_there =
+            |page: &PageId| self.pool.is_resident(*page) || self.pool.residency().is_missing(*page);
         let Some(absent) = pages.into_iter().find(|page| !is_there(page)) else { return true };
-        if self.pool.may_yet_be_had(absent) {
+        if self.pool.residency().may_yet_be_had(absent) {
             self.pages.leaks.note_leak();
         }
         false
@@ -231,7 +232,7 @@ impl Slabs {
                         break;
                     }
                     // The list's end is where it is lost.
-                    Err(Stop::Damaged(_)) if self.pool.give_up(PageId(next)) => break,
+                    Err(Stop::Damaged(_)) if self.pool.residency().give_up(PageId(next)) => break,
                     Err(stop) => return Err(stop),
                 }
             }
@@ -255,7 +256,7 @@ impl Slabs {
             }
             let (mut absent, mut is_lost) = (Vec::new(), false);
             for page in pages_of_slot(pid, class, slot) {
-                match self.pool.is_missing(page) {
+                match self.pool.residency().is_missing(page) {
                     true => absent.push(page),
                     false => is_lost |= !self.pool.is_resident(page),
                 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, Restart, SharedGuard, PAGE_SIZE};
 
-use super::blob::{Blob, Place};
+use super::blob::{Blob, BlobPlace};
 use super::bytes::{
     check_resident, damaged_slab, is_far, page_count_of, past_memory, with_bytes, write_parts, Part,
 };
@@ -127,7 +127,7 @@ impl Blobs {
             Some(class) => {
                 let (mut guard, slot) = self.slabs.take(class)?;
                 write_parts(&mut guard, class.slot_offset(slot) as u64, parts, false)?;
-                let place = Place::Slab { class: class.0, slot };
+                let place = BlobPlace::Slab { class: class.0, slot };
                 Ok(Blob { pid: guard.id(), len_bytes: len_bytes as u32, place })
             }
             None => self.new_object(len_bytes, parts, growing),
@@ -137,7 +137,7 @@ impl Blobs {
     fn new_object(&self, len_bytes: u64, parts: &[Part<'_>], growing: bool) -> Result<Blob, Stop> {
         let (mut guard, page_count, zeroed) = self.allocate_object(len_bytes, growing)?;
         write_parts(&mut guard, 0, parts, zeroed)?;
-        Ok(Blob { pid: guard.id(), len_bytes: len_bytes as u32, place: Place::Object { page_count } })
+        Ok(Blob { pid: guard.id(), len_bytes: len_bytes as u32, place: BlobPlace::Object { page_count } })
     }
 
     fn allocate_object(
@@ -159,7 +159,7 @@ impl Blobs {
         if bytes.len() > room_bytes || bytes.len() < room_bytes - room_bytes / 4 || self.pins.has(blob) {
             return Ok(None);
         }
-        let is_object = matches!(blob.place, Place::Object { .. });
+        let is_object = matches!(blob.place, BlobPlace::Object { .. });
         let written = self.pool.follow_exclusive(blob.pid).and_then(|mut guard| {
             let (start, end) = (blob.start(), blob.start() + bytes.len() as u64);
             check_resident(&guard, start, end)?;
@@ -193,7 +193,7 @@ impl Blobs {
     /// Writes `bytes` at `start`, at or beyond the end of an object that is too small; a gap becomes zero.
     /// Grows it in place if it can, or moves it to a larger one (the caller discards the old then).
     pub fn grow_object(&self, blob: &Blob, start: u64, bytes: &[u8]) -> Result<Blob, Stop> {
-        let Place::Object { page_count } = blob.place else { return Err(damaged_slab(blob.pid)) };
+        let BlobPlace::Object { page_count } = blob.place else { return Err(damaged_slab(blob.pid)) };
         let (old_len, end) = (u64::from(blob.len_bytes), (start + bytes.len() as u64));
         let new_count = end.max(old_len).div_ceil(PAGE_SIZE as u64) as u32;
         self.pages.admit(new_count - page_count.min(new_count))?;
@@ -206,7 +206,7 @@ impl Blobs {
         let grown = |pid, page_count| Blob {
             pid,
             len_bytes: end.max(old_len) as u32,
-            place: Place::Object { page_count },
+            place: BlobPlace::Object { page_count },
         };
         if self.pool.extend(&mut guard, page_count, new_count) {
             write_parts(&mut guard, old_len, &[Part::Zeros(gap)], false)?;
@@ -229,7 +229,7 @@ impl Blobs {
         }
         write_parts(&mut copy, start, &[Part::Bytes(bytes)], false)?;
         let len_bytes = end.max(old_len) as u32;
-        Ok(Blob { pid: copy.id(), len_bytes, place: Place::Object { page_count } })
+        Ok(Blob { pid: copy.id(), len_bytes, place: BlobPlace::Object { page_count } })
     }
 
     /// A copy of an object; the caller holds the leaf that refers to it.
@@ -240,7 +240,7 @@ impl Blobs {
         for index in 0..page_count {
             *to.object_page_mut(index)? = *from.object_page(index)?;
         }
-        Ok(Blob { pid: to.id(), place: Place::Object { page_count }, ..*blob })
+        Ok(Blob { pid: to.id(), place: BlobPlace::Object { page_count }, ..*blob })
     }
 
     /// Appends a blob's bytes to `out`; the caller holds the leaf that refers to it.
@@ -323,7 +323,7 @@ impl Blobs {
         if self.pins.keep_unused(blob) {
             return;
         }
-        let large = matches!(blob.place, Place::Object { page_count } if page_count > FREE_NOW_PAGES);
+        let large = matches!(blob.place, BlobPlace::Object { page_count } if page_count > FREE_NOW_PAGES);
         if large || self.free(blob.pid, blob.place).is_err() {
             self.garbage.push_blob(&self.pool, blob.pid, blob.place);
         }
@@ -331,7 +331,7 @@ impl Blobs {
 
     /// Frees a blob that nothing refers to any more, unless somebody is in the way for long: that may be the caller, if a damaged
     /// record refers to a page that he has latched.
-    pub fn free(&self, pid: PageId, place: Place) -> Result<(), Stop> {
+    pub fn free(&self, pid: PageId, place: BlobPlace) -> Result<(), Stop> {
         let mut result = self.try_free(pid, place);
         for _ in 0..FREE_TRIES {
             if !matches!(result, Err(Stop::Contended)) {
@@ -343,9 +343,9 @@ impl Blobs {
         result
     }
 
-    fn try_free(&self, pid: PageId, place: Place) -> Result<(), Stop> {
+    fn try_free(&self, pid: PageId, place: BlobPlace) -> Result<(), Stop> {
         match place {
-            Place::Object { page_count } => match self.pool.try_exclusive(pid) {
+            BlobPlace::Object { page_count } => match self.pool.try_exclusive(pid) {
                 Ok(guard) => {
                     self.pool.free(guard, page_count);
                     Ok(())
@@ -355,7 +355,7 @@ impl Blobs {
                 Err(_) if self.pool.free_unread(pid, page_count) => Ok(()),
                 Err(restart) => Err(stop_at(&self.pool, restart)),
             },
-            Place::Slab { class, slot } => self.slabs.free(pid, Class(class), slot),
+            BlobPlace::Slab { class, slot } => self.slabs.free(pid, Class(class), slot),
         }
     }
 
@@ -403,8 +403,8 @@ impl Blobs {
             return Ok(Some(Blob { len_bytes: end.max(old_len) as u32, ..*blob }));
         }
         match blob.place {
-            Place::Slab { .. } => Ok(None),
-            Place::Object { .. } => self.grow_object(blob, offset, bytes).map(Some),
+            BlobPlace::Slab { .. } => Ok(None),
+            BlobPlace::Object { .. } => self.grow_object(blob, offset, bytes).map(Some),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::tree::Tree;
 use super::values::{begin_parts, is_long, read_value};
 use crate::blobs::Sending;
 use crate::error::{Fault, OpError, TreeError};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{resolve, Keyspace};
 use crate::named::Visit;
 use crate::stop::{retry, Stop};
 use crate::tree;
@@ -63,7 +63,7 @@ impl Tree {
         for round in 0.. {
             let (inside, tree) = self.enter(Visit::Reads)?;
             let (rest, mut long) = (&keys[done..], None);
-            let ways = self.keyspace().ways(tree, rest, &mut missing);
+            let ways = ways(self.keyspace(), tree, rest, &mut missing);
             if missing.is_empty() || round >= ROUNDS_MAX {
                 missing.clear();
                 for (key, way) in rest.iter().zip(&ways) {
@@ -166,7 +166,7 @@ impl Tree {
             // What stands in the way of one is met again.
             let _: Result<(), Stop> = keyspace.named.trees.look_at(tree, key, way, |found| {
                 if let Some(blob) = found.and_then(|value| value.blob()).filter(|blob| !is_long(blob)) {
-                    keyspace.resolve_blob(&blob, missing);
+                    resolve::resolve_blob(keyspace, &blob, missing);
                 }
                 Ok(())
             });
@@ -174,30 +174,28 @@ impl Tree {
     }
 }
 
-impl Keyspace {
-    /// The ways to some keys, with what lies at their ends on its way into the cache; none for a key that somebody is in the
-    /// way of. What is not in memory goes to `missing`.
-    #[inline(always)]
-    fn ways<K: AsRef<[u8]>>(
-        &self,
-        tree: tree::Tree,
-        keys: &[K],
-        missing: &mut Vec<PageId>,
-    ) -> [Option<Way<'_>>; GROUP] {
-        let trees = &self.named.trees;
-        let mut ways = [const { None }; GROUP];
-        for (key, way) in keys.iter().map(AsRef::as_ref).zip(&mut ways) {
-            if key.len() <= KEY_MAX_BYTES {
-                *way = met(trees.begin(tree, key), missing);
-            }
+/// The ways to some keys, with what lies at their ends on its way into the cache; none for a key that somebody is in the
+/// way of. What is not in memory goes to `missing`.
+#[inline(always)]
+fn ways<'k, K: AsRef<[u8]>>(
+    keyspace: &'k Keyspace,
+    tree: tree::Tree,
+    keys: &[K],
+    missing: &mut Vec<PageId>,
+) -> [Option<Way<'k>>; GROUP] {
+    let trees = &keyspace.named.trees;
+    let mut ways = [const { None }; GROUP];
+    for (key, way) in keys.iter().map(AsRef::as_ref).zip(&mut ways) {
+        if key.len() <= KEY_MAX_BYTES {
+            *way = met(trees.begin(tree, key), missing);
         }
-        ways.iter().flatten().for_each(|way| trees.ask_for_hints(way));
-        stage(keys, &mut ways, missing, |key, way| trees.at_separators(tree, key, way));
-        stage(keys, &mut ways, missing, |key, way| trees.to_leaf(key, way));
-        ways.iter().flatten().for_each(|way| trees.ask_for_slots(way));
-        stage(keys, &mut ways, missing, |key, way| trees.to_record(key, way));
-        ways
     }
+    ways.iter().flatten().for_each(|way| trees.ask_for_hints(way));
+    stage(keys, &mut ways, missing, |key, way| trees.at_separators(tree, key, way));
+    stage(keys, &mut ways, missing, |key, way| trees.to_leaf(key, way));
+    ways.iter().flatten().for_each(|way| trees.ask_for_slots(way));
+    stage(keys, &mut ways, missing, |key, way| trees.to_record(key, way));
+    ways
 }
 
 /// Notes a page that is missing. Any other obstacle is met again by a look-up.

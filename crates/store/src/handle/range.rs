@@ -12,7 +12,7 @@ use super::tree::Tree;
 use super::values::{begin_parts, read_value, with_missing};
 use crate::blobs::Sending;
 use crate::error::TreeError;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{resolve, Keyspace};
 use crate::named::Visit;
 use crate::page::PAGE_SIZE;
 use crate::stop::{retry, Stop};
@@ -303,7 +303,7 @@ impl Step<'_> {
             Direction::Down => (hi.as_deref().map_or(Seek::Last, Seek::Below), false),
         };
         match self.keyspace.named.trees.leaves_ahead(tree, seek, is_upwards, count) {
-            Ok(leaves) => self.keyspace.add_missing(leaves.into_iter(), self.missing),
+            Ok(leaves) => resolve::add_missing(self.keyspace, leaves.into_iter(), self.missing),
             Err(Stop::Fault(_)) => {}
             Err(stop) => return Err(stop),
         }

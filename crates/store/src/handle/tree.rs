@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Fault, OpError, TreeError};
+use crate::keyspace::whole;
 use crate::keyspace::Keyspace;
 use crate::named::{NamedTree, Seat, Visit, Visitor};
 use crate::tree;
@@ -73,7 +74,7 @@ impl Store {
         let (keyspace, name) = (self.keyspace().clone(), name.as_ref().to_vec());
         let pool = keyspace.pool.clone();
         self.check_may_wait()?;
-        pool.at_barrier(move |_| keyspace.drop_named(&name))?.0
+        pool.at_barrier(move |_| whole::drop_named(&keyspace, &name))?.0
     }
 }
 
@@ -179,7 +180,7 @@ impl Tree {
     pub(super) fn load(&self, fault: Fault) {
         let mut pages = Vec::new();
         fault.add_to(&mut pages);
-        self.seat.idle(|| self.keyspace().pool.load(&pages));
+        self.seat.idle(|| self.keyspace().pool.residency().load(&pages));
     }
 }
 

@@ -7,7 +7,7 @@ use stillframe_pagepool::PageId;
 use super::tree::Tree;
 use crate::blobs::{Blob, Incoming, Part, Sending, BLOB_BYTES, INCOMING_MIN_BYTES, SENDING_MIN_BYTES};
 use crate::error::{Fault, OpError, TreeError};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{resolve, Keyspace};
 use crate::stop::{retry, Stop};
 use crate::tree::ordered::{fits_leaf, record_bytes, Ordered, Seek, Stored, KEY_MAX_BYTES};
 use crate::tree::{self, Scratch, Trees};
@@ -91,7 +91,7 @@ impl Tree {
     pub(super) fn receive(&self, bytes: &[u8]) -> Result<Option<Incoming>, TreeError> {
         let (keyspace, len) = (self.keyspace(), bytes.len() as u64);
         let has_length = (INCOMING_MIN_BYTES..=MAX_STRING_BYTES).contains(&len);
-        if !has_length || keyspace.pool.memory_pages().is_none() {
+        if !has_length || keyspace.pool.room().limit_pages().is_none() {
             return Ok(None);
         }
         let busy = self.seat.begin()?;
@@ -235,7 +235,7 @@ pub(super) fn read_value(
         out.truncate(start);
         if let Stop::Missing(pages) = stop {
             missing.extend(pages);
-            keyspace.resolve_blob(&blob, missing);
+            resolve::resolve_blob(keyspace, &blob, missing);
         }
     }
     read
@@ -259,7 +259,7 @@ pub(super) fn settled<R>(
             Err(OpError::Fault(fault)) => {
                 let mut pages = Vec::new();
                 fault.add_to(&mut pages);
-                keyspace.pool.load_at_once(&pages);
+                keyspace.pool.residency().load_at_once(&pages);
             }
             result => return result,
         }

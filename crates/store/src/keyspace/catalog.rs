@@ -192,7 +192,7 @@ mod tests {
     use stillframe_pagepool::{Layout, PoolOptions};
 
     use super::*;
-    use crate::blobs::{Discarded, Place, PAGE_ENTRIES};
+    use crate::blobs::{BlobPlace, Discarded, PAGE_ENTRIES};
 
     #[test]
     fn a_catalog_that_cannot_be_written_is_an_error() {
@@ -218,8 +218,8 @@ mod tests {
         }
         catalog.garbage.arrived.newest = vec![
             Discarded::Tree { root: PageId(3) },
-            Discarded::Blob { pid: PageId(4), place: Place::Object { page_count: 100 } },
-            Discarded::Blob { pid: PageId(5), place: Place::Slab { class: 3, slot: 200 } },
+            Discarded::Blob { pid: PageId(4), place: BlobPlace::Object { page_count: 100 } },
+            Discarded::Blob { pid: PageId(5), place: BlobPlace::Slab { class: 3, slot: 200 } },
         ];
         catalog.garbage.put_off.newest = vec![Discarded::Tree { root: PageId(8) }; PAGE_ENTRIES];
         catalog.garbage.put_off.older = 99;

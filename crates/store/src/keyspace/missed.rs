@@ -2,7 +2,7 @@
 
 use stillframe_pagepool::PageId;
 
-use super::state::Local;
+use super::op::Op;
 use crate::{Fault, OpError};
 
 /// Pages that are waited for together. All of them fit into the least memory that there can be.
@@ -30,15 +30,15 @@ impl Draws {
     /// As of [`Missed::look`].
     pub fn next<R>(
         &mut self,
-        local: &mut Local,
-        draw: impl FnOnce(&mut Local) -> Result<R, OpError>,
+        op: &mut Op<'_>,
+        draw: impl FnOnce(&mut Op<'_>) -> Result<R, OpError>,
     ) -> Result<Option<R>, OpError> {
         if let Some(seed) = &mut self.seed {
             *seed = seed.wrapping_add(DRAW_STEP);
             fastrand::seed(*seed);
-            local.forget_drawn();
+            op.local.forget_drawn();
         }
-        let drawn = self.missed.look(draw(local))?;
+        let drawn = self.missed.look(draw(op))?;
         self.missed_count += u64::from(drawn.is_none());
         Ok(drawn)
     }

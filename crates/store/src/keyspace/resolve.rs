@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
+use super::find;
 use super::state::Keyspace;
 use super::write::Remains;
 use crate::blobs::{Blob, Reach, SlabNeeds};
@@ -44,105 +45,107 @@ impl Runs {
     }
 }
 
-impl Keyspace {
-    /// Whether every page that operations on these keys, which reach so far into their values, may touch is in memory. The slabs that take what
-    /// may be stored outside of leaves are looked at, too: as long as nobody else runs, no operation of a command then meets a
-    /// page that is missing.
-    ///
-    /// # Errors
-    /// [`Fault`] with the pages that are missing, as far as they are known. A damaged page is left to the operation.
-    /// [`OpError::LargerThanMemory`] if there is no room for the values together.
-    pub fn resolve<'k>(
-        &self,
-        keys: impl Iterator<Item = (DbId, Key<'k>, Reach)>,
-        stored: &SlabNeeds,
-    ) -> Result<(), OpError> {
-        if self.pages.all_resident() {
-            return Ok(());
-        }
-        let (mut pages, mut runs) = (Vec::new(), Runs::default());
-        for (db, key, reach) in keys {
-            let resolved = retry(|| self.resolve_key(db, &key, reach, &mut pages, &mut runs));
-            if let Err(OpError::Fault(fault)) = resolved {
-                fault.add_to(&mut pages);
-            }
-        }
-        if self.pages.is_too_large(runs.page_count * PAGE_SIZE as u64) {
-            self.pages.check_together(runs.distinct_page_count() * PAGE_SIZE as u64)?;
-        }
-        // What is damaged is left to the operation.
-        let _ = self.blobs.slabs.resolve(stored, &mut pages);
-        pages.sort_unstable();
-        pages.dedup();
-        if pages.is_empty() {
-            Ok(())
-        } else {
-            Err(Fault::of(pages).into())
+/// Whether every page that operations on these keys, which reach so far into their values, may touch is in memory. The slabs that take what
+/// may be stored outside of leaves are looked at, too: as long as nobody else runs, no operation of a command then meets a
+/// page that is missing.
+///
+/// # Errors
+/// [`Fault`] with the pages that are missing, as far as they are known. A damaged page is left to the operation.
+/// [`OpError::LargerThanMemory`] if there is no room for the values together.
+pub fn resolve<'k>(
+    keyspace: &Keyspace,
+    keys: impl Iterator<Item = (DbId, Key<'k>, Reach)>,
+    stored: &SlabNeeds,
+) -> Result<(), OpError> {
+    if keyspace.pages.all_resident() {
+        return Ok(());
+    }
+    let (mut pages, mut runs) = (Vec::new(), Runs::default());
+    for (db, key, reach) in keys {
+        let resolved = retry(|| resolve_key(keyspace, db, &key, reach, &mut pages, &mut runs));
+        if let Err(OpError::Fault(fault)) = resolved {
+            fault.add_to(&mut pages);
         }
     }
+    if keyspace.pages.is_too_large(runs.page_count * PAGE_SIZE as u64) {
+        keyspace.pages.check_together(runs.distinct_page_count() * PAGE_SIZE as u64)?;
+    }
+    // What is damaged is left to the operation.
+    let _ = keyspace.blobs.slabs.resolve(stored, &mut pages);
+    pages.sort_unstable();
+    pages.dedup();
+    if pages.is_empty() {
+        Ok(())
+    } else {
+        Err(Fault::of(pages).into())
+    }
+}
 
-    fn resolve_key(
-        &self,
-        db: DbId,
-        key: &Key<'_>,
-        reach: Reach,
-        missing: &mut Vec<PageId>,
-        runs: &mut Runs,
-    ) -> Result<(), Stop> {
-        let Some(tree) = self.tree(db) else { return self.check_database(db) };
-        let mut guard = self.trees.leaf_shared(tree, key.hash, key.leaf_hint)?;
-        let mut links = Links::default();
-        loop {
-            let leaf = as_leaf(guard.id(), guard.page())?;
-            if let Some(value) = self.resolve_in(guard.id(), leaf, key, missing)? {
-                runs.add(&value, reach);
-                self.blobs.resolve(&value, reach, missing);
-            }
-            match links.after(guard.id(), leaf)? {
-                None => return Ok(()),
-                Some(next) => guard = self.pool.follow_shared(next)?,
-            }
+fn resolve_key(
+    keyspace: &Keyspace,
+    db: DbId,
+    key: &Key<'_>,
+    reach: Reach,
+    missing: &mut Vec<PageId>,
+    runs: &mut Runs,
+) -> Result<(), Stop> {
+    let Some(tree) = keyspace.tree(db) else { return keyspace.check_database(db) };
+    let mut guard = keyspace.trees.leaf_shared(tree, key.hash, key.leaf_hint)?;
+    let mut links = Links::default();
+    loop {
+        let leaf = as_leaf(guard.id(), guard.page())?;
+        if let Some(value) = resolve_in(keyspace, guard.id(), leaf, key, missing)? {
+            runs.add(&value, reach);
+            keyspace.blobs.resolve(&value, reach, missing);
+        }
+        match links.after(guard.id(), leaf)? {
+            None => return Ok(()),
+            Some(next) => guard = keyspace.pool.follow_shared(next)?,
         }
     }
+}
 
-    /// Returns the value that lies outside of the leaf, if the key is in this one and has such a value.
-    fn resolve_in(
-        &self,
-        pid: PageId,
-        leaf: Leaf<'_>,
-        key: &Key<'_>,
-        missing: &mut Vec<PageId>,
-    ) -> Result<Option<Blob>, Stop> {
-        let Some(slot) = self.find_slot(leaf, key)? else { return Ok(None) };
-        let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
-        if let RecordKey::Out { blob, .. } = record.key {
-            self.blobs.resolve_element(&blob, missing);
-        }
-        Ok(record.value_references().find_map(|reference| match reference {
-            Reference::Blob(blob) => Some(blob),
-            // Which of its pages are needed the operation finds out before its first change.
-            Reference::Tree(_) => None,
-        }))
+/// Returns the value that lies outside of the leaf, if the key is in this one and has such a value.
+fn resolve_in(
+    keyspace: &Keyspace,
+    pid: PageId,
+    leaf: Leaf<'_>,
+    key: &Key<'_>,
+    missing: &mut Vec<PageId>,
+) -> Result<Option<Blob>, Stop> {
+    let Some(slot) = find::find_slot(keyspace, leaf, key)? else { return Ok(None) };
+    let record = leaf.record(slot).ok_or_else(|| bad_record(pid))?;
+    if let RecordKey::Out { blob, .. } = record.key {
+        keyspace.blobs.resolve_element(&blob, missing);
     }
+    Ok(record.value_references().find_map(|reference| match reference {
+        Reference::Blob(blob) => Some(blob),
+        // Which of its pages are needed the operation finds out before its first change.
+        Reference::Tree(_) => None,
+    }))
+}
 
-    /// Makes sure that whatever a record has outside of its leaf can be freed, or written over where it lies.
-    pub(super) fn resolve_outside(&self, record: &Record<'_>) -> Result<(), Stop> {
-        let (remains, mut missing) = (Remains::of(record), Vec::new());
-        for blob in [remains.key, remains.value].into_iter().flatten() {
-            self.blobs.resolve(&blob, Reach::Nothing, &mut missing);
-        }
-        match missing.is_empty() {
-            true => Ok(()),
-            false => Err(Stop::Missing(missing)),
-        }
+/// Makes sure that whatever a record has outside of its leaf can be freed, or written over where it lies.
+pub(super) fn resolve_outside(keyspace: &Keyspace, record: &Record<'_>) -> Result<(), Stop> {
+    let (remains, mut missing) = (Remains::of(record), Vec::new());
+    for blob in [remains.key, remains.value].into_iter().flatten() {
+        keyspace.blobs.resolve(&blob, Reach::Nothing, &mut missing);
     }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Stop::Missing(missing)),
+    }
+}
 
-    /// All of a blob.
-    pub(crate) fn resolve_blob(&self, blob: &Blob, missing: &mut Vec<PageId>) {
-        self.blobs.resolve(blob, Reach::WHOLE, missing);
-    }
+/// All of a blob.
+pub(crate) fn resolve_blob(keyspace: &Keyspace, blob: &Blob, missing: &mut Vec<PageId>) {
+    keyspace.blobs.resolve(blob, Reach::WHOLE, missing);
+}
 
-    pub(crate) fn add_missing(&self, pages: impl Iterator<Item = PageId>, missing: &mut Vec<PageId>) {
-        missing.extend(pages.filter(|pid| self.pool.is_missing(*pid)));
-    }
+pub(crate) fn add_missing(
+    keyspace: &Keyspace,
+    pages: impl Iterator<Item = PageId>,
+    missing: &mut Vec<PageId>,
+) {
+    missing.extend(pages.filter(|pid| keyspace.pool.residency().is_missing(*pid)));
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use stillframe_pagepool::{is_looking, Late, Member, PageId, Pool, PoolError};
+use stillframe_pagepool::{Late, Member, PageId, Pool, PoolError};
 
 use super::catalog::{self, Catalog, Database, CATALOG_PAGE_COUNT};
 use super::choice::Choice;
@@ -16,8 +16,6 @@ use super::skips::Skips;
 use super::stamps::{StampClock, StampKey, Tracked, Tracker};
 use super::steps::{Acting, Steps};
 use crate::blobs::{Blobs, Garbage, Taking};
-use crate::effect::{Before, Effect};
-use crate::error::TreeError;
 use crate::key::MADE_HERE;
 use crate::named::Named;
 use crate::pages::Pages;
@@ -157,7 +155,7 @@ impl Keyspace {
         let side = Side::new(pages.beside_bytes.clone());
         let collector = garbage.clone();
         pool.set_nodes_listener(Box::new(move || collector.wake()));
-        pool.keep_in_memory(catalog, CATALOG_PAGE_COUNT);
+        pool.room().keep(catalog, CATALOG_PAGE_COUNT);
         Keyspace {
             catalog,
             lists: Lists::new(&pages),
@@ -225,32 +223,6 @@ impl Keyspace {
             self.pool.at_barrier(move |_| keyspace.locks.share())?;
         }
         Ok(())
-    }
-
-    /// The one door through which what has changed gets out; the key is locked.
-    #[inline(always)]
-    pub(crate) fn announce(&self, local: &Local, effect: Effect<'_>) {
-        // Some say it first: a look is stopped at the change.
-        if is_looking() {
-            return;
-        }
-        if effect.counts() {
-            local.deltas.count_change();
-        }
-        local.holder.acting.tell(local.now, &effect);
-    }
-
-    /// Tells of what is about to happen to whole databases, because of a worker whose clock says `now`.
-    fn tell_before(
-        &self,
-        (acting, now): (&Acting, UnixMillis),
-        effect: impl for<'b> FnOnce(Before<'b>) -> Effect<'b>,
-    ) {
-        let may_have = |db, bytes: &[u8]| {
-            let key = Key::new(bytes, self.trees.order.hash(bytes));
-            self.has(now, db, &key).unwrap_or(true)
-        };
-        acting.tell(now, &effect(Before { may_have: &may_have }));
     }
 
     /// Sets a worker's clock, and lets it see what is tracked.
@@ -334,55 +306,9 @@ impl Keyspace {
         self.counters.change_count()
     }
 
-    /// Exchanges two databases. Runs in the barrier.
-    pub fn swap(&self, a: DbId, b: DbId, (acting, now): (&Acting, UnixMillis)) {
-        if a == b {
-            return;
-        }
-        self.tell_before((acting, now), |before| Effect::Swap { a, b, before });
-        self.counters.swap(a, b);
-        self.databases.swap(a, b);
-        acting.end_operation();
-    }
-
-    /// Empties a database: its tree is garbage from now on. Runs in the barrier.
-    pub fn flush(&self, db: DbId, (acting, now): (&Acting, UnixMillis)) {
-        self.tell_before((acting, now), |before| Effect::Flush { db, before });
-        if let Some(root) = self.databases.take(db) {
-            self.garbage.push_tree(&self.pool, root);
-        }
-        self.counters.clear(db);
-        if self.databases.trees().next().is_none() {
-            self.tracker.begin_anew(now);
-            self.settle_stamps();
-        }
-        self.abandon_if_empty();
-        acting.end_operation();
-    }
-
-    /// What damage keeps in use goes when there is no data left. Runs in the barrier.
-    fn abandon_if_empty(&self) {
-        if self.pool.has_damage() && self.databases.trees().next().is_none() && self.named.is_empty() {
-            self.abandon_all();
-        }
-    }
-
     /// A tag for a new tree.
     pub fn take_tag(&self) -> u32 {
         self.databases.take_tag()
-    }
-
-    /// Takes a named tree out of the list: it is garbage from now on. Whether there was one. Runs in the barrier.
-    ///
-    /// # Errors
-    /// [`TreeError::Damaged`]: the list cannot be read.
-    pub fn drop_named(&self, name: &[u8]) -> Result<bool, TreeError> {
-        let root = self.named.take(name)?;
-        if let Some(root) = root {
-            self.garbage.push_tree(&self.pool, root);
-            self.abandon_if_empty();
-        }
-        Ok(root.is_some())
     }
 
     /// Writes roots, counters, slab lists and garbage to the catalog, and the list of named trees. Runs in the barrier, just

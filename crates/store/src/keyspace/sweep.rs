@@ -12,7 +12,7 @@ use stillframe_pagepool::{Member, PageId, View, PAGE_SIZE};
 use super::catalog::{Catalog, CATALOG_PAGE_COUNT};
 use super::state::Keyspace;
 use crate::blobs::{
-    not_discards, Blob, Class, Discarded, Discards, GarbageLists, Place, Slab, OBJECT_PAGES_MAX,
+    not_discards, Blob, BlobPlace, Class, Discarded, Discards, GarbageLists, Slab, OBJECT_PAGES_MAX,
     SLAB_PAGE_COUNT,
 };
 use crate::named::NameEntry;
@@ -105,10 +105,10 @@ impl Marking<'_> {
         Ok(())
     }
 
-    fn blob(&mut self, pid: PageId, place: Place) {
+    fn blob(&mut self, pid: PageId, place: BlobPlace) {
         match place {
-            Place::Object { page_count } => self.mark(pid, page_count),
-            Place::Slab { class, slot } => {
+            BlobPlace::Object { page_count } => self.mark(pid, page_count),
+            BlobPlace::Slab { class, slot } => {
                 let slab = self.slab(pid.0, class);
                 if let Some(word) = slab.slots.get_mut(usize::from(slot) / 64) {
                     *word |= 1 << (slot % 64);
@@ -168,7 +168,7 @@ impl Marking<'_> {
             Ok(()) => Ok(Slab::new(page).filter(|slab| slab.class() == Class(class))),
             Err(Stop::Damaged(_)) => {
                 // It may be there at the next start.
-                if !self.keyspace.pool.give_up(PageId(pid)) {
+                if !self.keyspace.pool.residency().give_up(PageId(pid)) {
                     self.keyspace.pages.leaks.note_leak();
                 }
                 Ok(None)
@@ -179,7 +179,7 @@ impl Marking<'_> {
 
     /// Slots that are in use and that nothing refers to, but for those that cannot be used again as their pages are lost:
     /// they go with their slab.
-    fn lost_slots(&self) -> Result<Vec<(PageId, Place)>, Stop> {
+    fn lost_slots(&self) -> Result<Vec<(PageId, BlobPlace)>, Stop> {
         let (mut page, mut lost) = ([0; PAGE_SIZE], Vec::new());
         for (&pid, known) in &self.slabs {
             let Some(slab) = self.slab_header(pid, known.class, &mut page)? else { continue };
@@ -190,7 +190,7 @@ impl Marking<'_> {
             };
             let slots = (0..slab.class().slot_count() as u16).filter(|&slot| slab.is_used(slot));
             let slots = slots.filter(|&slot| !is_known(slot) && may_be_reused(slot));
-            lost.extend(slots.map(|slot| (PageId(pid), Place::Slab { class: known.class, slot })));
+            lost.extend(slots.map(|slot| (PageId(pid), BlobPlace::Slab { class: known.class, slot })));
         }
         Ok(lost)
     }
@@ -216,111 +216,112 @@ impl Visitor for Marking<'_> {
     }
 }
 
-impl Keyspace {
-    /// Frees what nothing refers to, if there may be such pages and it is time to look. For the thread that collects
-    /// garbage, between two steps.
-    pub(super) fn sweep_if_due(self: &Arc<Self>, member: &Member) {
-        if !self.pages.leaks.is_due() || self.pool.is_warming_up() || self.garbage.is_stopping() {
-            return;
-        }
-        self.pages.leaks.begin();
-        match self.sweep(member) {
-            Ok(()) => self.pages.leaks.end(),
-            // There may be less to see another time.
-            Err(Stop::Contended) => self.pages.leaks.ask(),
-            // What cannot be read may refer to anything: it waits until that page is given up.
-            Err(_) => {}
-        }
+/// Frees what nothing refers to, if there may be such pages and it is time to look. For the thread that collects
+/// garbage, between two steps.
+pub(super) fn sweep_if_due(keyspace: &Arc<Keyspace>, member: &Member) {
+    if !keyspace.pages.leaks.is_due()
+        || keyspace.pool.residency().is_warming_up()
+        || keyspace.garbage.is_stopping()
+    {
+        return;
     }
+    keyspace.pages.leaks.begin();
+    match sweep(keyspace, member) {
+        Ok(()) => keyspace.pages.leaks.end(),
+        // There may be less to see another time.
+        Err(Stop::Contended) => keyspace.pages.leaks.ask(),
+        // What cannot be read may refer to anything: it waits until that page is given up.
+        Err(_) => {}
+    }
+}
 
-    fn sweep(self: &Arc<Self>, member: &Member) -> Result<(), Stop> {
-        let (view, Content { catalog, named }) = self.picture(member)?;
-        let mut marking = Marking {
-            keyspace: self,
-            member,
-            view: &view,
-            pages: PageSet::default(),
-            slabs: BTreeMap::new(),
-            keys: 0,
-            deadlines: 0,
-        };
-        marking.mark(self.catalog, CATALOG_PAGE_COUNT);
-        marking.garbage(&catalog.garbage)?;
-        let mut miscounts = Vec::new();
-        for database in catalog.databases.iter().filter(|database| database.root != 0) {
-            (marking.keys, marking.deadlines) = (0, 0);
-            visit_rest(PageId(database.root), &mut marking)?;
-            let keys = marking.keys - database.key_count as i64;
-            miscounts.push((database.tag, keys, marking.deadlines - database.deadline_count as i64));
-        }
-        if let Some(place) = catalog.names {
-            marking.mark(place.pid, place.page_count);
-        }
-        let mut named_miscounts = Vec::new();
-        for NameEntry { root, tag, record_count, .. } in named {
-            let found = check_tree(root, tag, &mut marking)?;
-            named_miscounts.push((tag, found as i64 - record_count as i64));
-        }
-        marking.slab_lists(&catalog.slab_heads)?;
-        let slots = marking.lost_slots()?;
-        let known = marking.pages;
-        if !self.blobs.none_is_sent() {
-            // What led to it may be lost, and it is in use all the same.
-            return Err(Stop::Contended);
-        }
-        let orphans = member.idle(|| view.in_use_but(|pid| known.contains(pid.0)));
-        // What it would keep for its cut is of no use to anybody.
-        drop(view);
-        for (mut start, end) in orphans {
-            // Leaves among them would be looked at by the active expiry.
-            (start..end).for_each(|page| self.trees.order.side.forget(PageId(page)));
-            while start < end {
-                start = self.pool.free_orphans(start, end);
-                member.quiesce();
-            }
-        }
-        slots.into_iter().for_each(|(pid, place)| self.garbage.push_blob(&self.pool, pid, place));
-        miscounts.into_iter().for_each(|(tag, keys, deadlines)| self.correct(tag, keys, deadlines));
-        named_miscounts.into_iter().for_each(|(tag, records)| self.correct_named(tag, records));
-        Ok(())
+fn sweep(keyspace: &Arc<Keyspace>, member: &Member) -> Result<(), Stop> {
+    let (view, Content { catalog, named }) = picture(keyspace, member)?;
+    let mut marking = Marking {
+        keyspace,
+        member,
+        view: &view,
+        pages: PageSet::default(),
+        slabs: BTreeMap::new(),
+        keys: 0,
+        deadlines: 0,
+    };
+    marking.mark(keyspace.catalog, CATALOG_PAGE_COUNT);
+    marking.garbage(&catalog.garbage)?;
+    let mut miscounts = Vec::new();
+    for database in catalog.databases.iter().filter(|database| database.root != 0) {
+        (marking.keys, marking.deadlines) = (0, 0);
+        visit_rest(PageId(database.root), &mut marking)?;
+        let keys = marking.keys - database.key_count as i64;
+        miscounts.push((database.tag, keys, marking.deadlines - database.deadline_count as i64));
     }
+    if let Some(place) = catalog.names {
+        marking.mark(place.pid, place.page_count);
+    }
+    let mut named_miscounts = Vec::new();
+    for NameEntry { root, tag, record_count, .. } in named {
+        let found = check_tree(root, tag, &mut marking)?;
+        named_miscounts.push((tag, found as i64 - record_count as i64));
+    }
+    marking.slab_lists(&catalog.slab_heads)?;
+    let slots = marking.lost_slots()?;
+    let known = marking.pages;
+    if !keyspace.blobs.none_is_sent() {
+        // What led to it may be lost, and it is in use all the same.
+        return Err(Stop::Contended);
+    }
+    let orphans = member.idle(|| view.in_use_but(|pid| known.contains(pid.0)));
+    // What it would keep for its cut is of no use to anybody.
+    drop(view);
+    for (mut start, end) in orphans {
+        // Leaves among them would be looked at by the active expiry.
+        (start..end).for_each(|page| keyspace.trees.order.side.forget(PageId(page)));
+        while start < end {
+            start = keyspace.pool.free_orphans(start, end);
+            member.quiesce();
+        }
+    }
+    slots.into_iter().for_each(|(pid, place)| keyspace.garbage.push_blob(&keyspace.pool, pid, place));
+    miscounts.into_iter().for_each(|(tag, keys, deadlines)| correct(keyspace, tag, keys, deadlines));
+    named_miscounts.into_iter().for_each(|(tag, records)| correct_named(keyspace, tag, records));
+    Ok(())
+}
 
-    fn correct_named(&self, tag: u32, records: i64) {
-        let trees = self.named.all().unwrap_or_default();
-        trees.iter().filter(|tree| tree.tree().tag == tag).for_each(|tree| tree.correct(records));
-    }
+fn correct_named(keyspace: &Keyspace, tag: u32, records: i64) {
+    let trees = keyspace.named.all().unwrap_or_default();
+    trees.iter().filter(|tree| tree.tree().tag == tag).for_each(|tree| tree.correct(records));
+}
 
-    /// What the catalog would say now, and the list of named trees. Runs in the barrier.
-    fn content_now(&self) -> Result<Content, Stop> {
-        let trees = self.named.all().map_err(|error| Stop::Damaged(error.to_string()))?;
-        Ok(Content { catalog: self.content()?, named: trees.iter().map(|tree| tree.entry()).collect() })
-    }
+/// What the catalog would say now, and the list of named trees. Runs in the barrier.
+fn content_now(keyspace: &Keyspace) -> Result<Content, Stop> {
+    let trees = keyspace.named.all().map_err(|error| Stop::Damaged(error.to_string()))?;
+    Ok(Content { catalog: keyspace.content()?, named: trees.iter().map(|tree| tree.entry()).collect() })
+}
 
-    /// All pages as of a cut, and what leads to them there.
-    fn picture(self: &Arc<Self>, member: &Member) -> Result<(View, Content), Stop> {
-        let (keyspace, pool) = (self.clone(), self.pool.clone());
-        let content = Arc::new(Mutex::new(None));
-        let at_cut = content.clone();
-        let view = member.idle(|| pool.view_after(move || *at_cut.lock() = Some(keyspace.content_now())));
-        let view = view.map_err(|error| Stop::Damaged(error.to_string()))?;
-        let content = content.lock().take().unwrap_or(Err(Stop::Contended));
-        Ok((view, content?))
-    }
+/// All pages as of a cut, and what leads to them there.
+fn picture(keyspace: &Arc<Keyspace>, member: &Member) -> Result<(View, Content), Stop> {
+    let (keyspace, pool) = (keyspace.clone(), keyspace.pool.clone());
+    let content = Arc::new(Mutex::new(None));
+    let at_cut = content.clone();
+    let view = member.idle(|| pool.view_after(move || *at_cut.lock() = Some(content_now(&keyspace))));
+    let view = view.map_err(|error| Stop::Damaged(error.to_string()))?;
+    let content = content.lock().take().unwrap_or(Err(Stop::Contended));
+    Ok((view, content?))
+}
 
-    /// Corrects the counters of the tree with this tag by what was found at a cut.
-    fn correct(&self, tag: u32, keys: i64, deadlines: i64) {
-        // While this thread is between two standstills nobody exchanges or empties databases.
-        if let Some(tree) = self.databases.trees().find(|tree| tree.tag == tag) {
-            self.counters.correct(tree.db, keys, deadlines);
-        }
+/// Corrects the counters of the tree with this tag by what was found at a cut.
+fn correct(keyspace: &Keyspace, tag: u32, keys: i64, deadlines: i64) {
+    // While this thread is between two standstills nobody exchanges or empties databases.
+    if let Some(tree) = keyspace.databases.trees().find(|tree| tree.tag == tag) {
+        keyspace.counters.correct(tree.db, keys, deadlines);
     }
+}
 
-    /// All databases are empty, there are no named trees, and pages have been lost: everything but the catalog is garbage, also what only lost pages
-    /// led to, and no list that goes through them is followed any more. Runs in the barrier.
-    pub(super) fn abandon_all(&self) {
-        self.garbage.forget();
-        self.blobs.slabs.forget();
-        self.pages.leaks.ask();
-        self.garbage.wake();
-    }
+/// All databases are empty, there are no named trees, and pages have been lost: everything but the catalog is garbage, also what only lost pages
+/// led to, and no list that goes through them is followed any more. Runs in the barrier.
+pub(super) fn abandon_all(keyspace: &Keyspace) {
+    keyspace.garbage.forget();
+    keyspace.blobs.slabs.forget();
+    keyspace.pages.leaks.ask();
+    keyspace.garbage.wake();
 }

@@ -2,9 +2,11 @@
 
 use stillframe_pagepool::PageId;
 
-use super::state::{Keyspace, Local};
+use super::op::Op;
+use super::state::Keyspace;
 use super::steps::Because;
-use crate::blobs::{Blob, Bytes, Part, Place, SlabNeeds, BLOB_BYTES};
+use super::{damage, find};
+use crate::blobs::{Blob, BlobPlace, Bytes, Part, SlabNeeds, BLOB_BYTES};
 use crate::effect::Effect;
 use crate::stop::{retry, Follow, Stop};
 use crate::tree::hash::{
@@ -19,7 +21,7 @@ use crate::{Cause, DbId, Deadline, Key, OpError, UnixMillis};
 const SOME_BLOB: Blob = Blob {
     pid: stillframe_pagepool::PageId(0),
     len_bytes: 0,
-    place: crate::blobs::Place::Object { page_count: 0 },
+    place: crate::blobs::BlobPlace::Object { page_count: 0 },
 };
 
 /// The body of a collection that refers to a blob: head, deadline and reference.
@@ -133,7 +135,7 @@ impl Remains {
 }
 
 /// How far a step got.
-pub(crate) enum Step<R> {
+pub(crate) enum Attempt<R> {
     Done(R),
     /// The leaf has no room for a record of so many bytes.
     NoRoom(usize),
@@ -147,443 +149,428 @@ pub(crate) enum Was {
     There,
 }
 
-impl Keyspace {
-    /// Runs an operation that does not depend on what was there: if that is lost and may be given up, once more.
-    #[inline(always)]
-    pub(crate) fn beside_damage<R>(
-        &self,
-        db: DbId,
-        key: &Key<'_>,
-        mut operation: impl FnMut() -> Result<R, OpError>,
-    ) -> Result<R, OpError> {
-        match operation() {
-            Err(error @ OpError::Damaged(_)) => match self.tree(db) {
-                Some(tree) if self.give_up_lost(tree, key.hash)? => operation(),
-                _ => Err(error),
-            },
-            result => result,
-        }
+/// Runs an operation that does not depend on what was there: if that is lost and may be given up, once more.
+#[inline(always)]
+pub(crate) fn beside_damage<R>(
+    keyspace: &Keyspace,
+    db: DbId,
+    key: &Key<'_>,
+    mut operation: impl FnMut() -> Result<R, OpError>,
+) -> Result<R, OpError> {
+    match operation() {
+        Err(error @ OpError::Damaged(_)) => match keyspace.tree(db) {
+            Some(tree) if damage::give_up_lost(keyspace, tree, key.hash)? => operation(),
+            _ => Err(error),
+        },
+        result => result,
     }
+}
 
-    /// Stores a value; the key is locked. What it means is announced by the caller.
-    #[inline(always)]
-    pub(crate) fn put(
-        &self,
-        local: &mut Local,
-        db: DbId,
-        key: &Key<'_>,
-        put: Put<'_>,
-        deadline: Deadline,
-    ) -> Result<Was, OpError> {
-        let tree = match self.tree(db) {
-            Some(tree) => tree,
-            None => retry(|| self.tree_or_create(db))?,
-        };
-        let was = self.put_in(local, tree, key, put, deadline)?;
-        if was == Was::Expired {
-            local.expired_count += 1;
-            self.announce(local, Effect::Expire { db, key: *key });
-        }
-        Ok(was)
+/// Stores a value; the key is locked. What it means is announced by the caller.
+#[inline(always)]
+pub(crate) fn put(
+    op: &mut Op<'_>,
+    db: DbId,
+    key: &Key<'_>,
+    put: Put<'_>,
+    deadline: Deadline,
+) -> Result<Was, OpError> {
+    let tree = match op.keyspace.tree(db) {
+        Some(tree) => tree,
+        None => retry(|| op.keyspace.tree_or_create(db))?,
+    };
+    let was = put_in(op, tree, key, put, deadline)?;
+    if was == Was::Expired {
+        op.local.expired_count += 1;
+        op.announce(Effect::Expire { db, key: *key });
     }
+    Ok(was)
+}
 
-    /// Stores a value in a tree of keys or of elements.
-    #[inline(always)]
-    pub(super) fn put_in(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        key: &Key<'_>,
-        put: Put<'_>,
-        deadline: Deadline,
-    ) -> Result<Was, OpError> {
-        loop {
-            match retry(|| self.put_step(local, tree, key, put, deadline))? {
-                Step::Done(was) => return Ok(was),
-                Step::NoRoom(bytes) => {
-                    retry(|| self.trees.make_room(&mut local.scratch, tree, key.hash, bytes))?
-                }
+/// Stores a value in a tree of keys or of elements.
+#[inline(always)]
+pub(super) fn put_in(
+    op: &mut Op<'_>,
+    tree: Tree,
+    key: &Key<'_>,
+    put: Put<'_>,
+    deadline: Deadline,
+) -> Result<Was, OpError> {
+    loop {
+        match retry(|| put_step(op, tree, key, put, deadline))? {
+            Attempt::Done(was) => return Ok(was),
+            Attempt::NoRoom(bytes) => {
+                retry(|| op.keyspace.trees.make_room(&mut op.local.scratch, tree, key.hash, bytes))?
             }
         }
     }
+}
 
-    #[inline(always)]
-    fn put_step(
-        &self,
-        local: &Local,
-        tree: Tree,
-        key: &Key<'_>,
-        put: Put<'_>,
-        deadline: Deadline,
-    ) -> Result<Step<Was>, Stop> {
-        let leaf = match self.trees.chain_exclusive(tree, key.hash, key.leaf_hint) {
-            Err(Stop::Looking) => return self.look_at_put(key, put),
-            leaf => leaf?,
-        };
-        match self.find_exclusive(&leaf, key)? {
-            Some(at) => self.replace_step(local, tree, leaf, at, key, put, deadline),
-            None => self.insert_step(local, tree, leaf, key, put, deadline),
-        }
+#[inline(always)]
+fn put_step(
+    op: &Op<'_>,
+    tree: Tree,
+    key: &Key<'_>,
+    put: Put<'_>,
+    deadline: Deadline,
+) -> Result<Attempt<Was>, Stop> {
+    let leaf = match op.keyspace.trees.chain_exclusive(tree, key.hash, key.leaf_hint) {
+        Err(Stop::Looking) => return look_at_put(op.keyspace, key, put),
+        leaf => leaf?,
+    };
+    match find::find_exclusive(op.keyspace, &leaf, key)? {
+        Some(at) => replace_step(op, tree, leaf, at, key, put, deadline),
+        None => insert_step(op, tree, leaf, key, put, deadline),
     }
+}
 
-    /// A look has found the leaf of a key: what goes outside of it needs slabs.
-    #[cold]
-    fn look_at_put<R>(&self, key: &Key<'_>, put: Put<'_>) -> Result<R, Stop> {
-        let long_key = Some(key.bytes.len()).filter(|len_bytes| *len_bytes > KEY_INLINE_MAX_BYTES);
-        let outside = put.out_of_line().map(<[u8]>::len);
-        let mut missing = Vec::new();
-        self.blobs.slabs.resolve(&SlabNeeds::of(long_key.into_iter().chain(outside)), &mut missing)?;
-        match missing.is_empty() {
-            true => Err(Stop::Looking),
-            false => Err(Stop::Missing(missing)),
-        }
+/// A look has found the leaf of a key: what goes outside of it needs slabs.
+#[cold]
+fn look_at_put<R>(keyspace: &Keyspace, key: &Key<'_>, put: Put<'_>) -> Result<R, Stop> {
+    let long_key = Some(key.bytes.len()).filter(|len_bytes| *len_bytes > KEY_INLINE_MAX_BYTES);
+    let outside = put.out_of_line().map(<[u8]>::len);
+    let mut missing = Vec::new();
+    keyspace.blobs.slabs.resolve(&SlabNeeds::of(long_key.into_iter().chain(outside)), &mut missing)?;
+    match missing.is_empty() {
+        true => Err(Stop::Looking),
+        false => Err(Stop::Missing(missing)),
     }
+}
 
-    fn insert_step(
-        &self,
-        local: &Local,
-        tree: Tree,
-        mut leaf: LeafGuard<'_>,
-        key: &Key<'_>,
-        put: Put<'_>,
-        deadline: Deadline,
-    ) -> Result<Step<Was>, Stop> {
-        self.check_origin(key)?;
-        let deadline = match deadline {
-            Deadline::At(at) => Some(at),
-            Deadline::Keep | Deadline::Clear => None,
-        };
-        let long_key = key.bytes.len() > KEY_INLINE_MAX_BYTES;
-        let mut record = Record {
-            key: if long_key {
-                RecordKey::Out { hash: key.hash, blob: SOME_BLOB }
-            } else {
-                RecordKey::Inline(key.bytes)
-            },
-            value: put.in_record(),
-            raw: put.raw(),
-            deadline,
-        };
-        let record_bytes = record.encoded_bytes();
-        let Some(page) = self.trees.page_for(&leaf, key.hash, record_bytes)? else {
-            return Ok(Step::NoRoom(record_bytes));
-        };
-        let (mut body, mut made) = ([0; REFERRING_BODY_MAX_BYTES], None);
-        if let Some(bytes) = put.out_of_line() {
-            let blob = self.blobs.make(&[Part::Bytes(bytes)], false)?;
-            made = Some(blob);
-            record.value = put.refer_to(blob, &mut body);
-        }
-        if long_key {
-            match key.outside(&self.blobs) {
-                Ok(blob) => record.key = RecordKey::Out { hash: key.hash, blob },
-                Err(stop) => {
-                    made.iter().for_each(|blob| self.blobs.discard(blob));
-                    return Err(stop);
-                }
+fn insert_step(
+    op: &Op<'_>,
+    tree: Tree,
+    mut leaf: LeafGuard<'_>,
+    key: &Key<'_>,
+    put: Put<'_>,
+    deadline: Deadline,
+) -> Result<Attempt<Was>, Stop> {
+    op.keyspace.check_origin(key)?;
+    let deadline = match deadline {
+        Deadline::At(at) => Some(at),
+        Deadline::Keep | Deadline::Clear => None,
+    };
+    let long_key = key.bytes.len() > KEY_INLINE_MAX_BYTES;
+    let mut record = Record {
+        key: if long_key {
+            RecordKey::Out { hash: key.hash, blob: SOME_BLOB }
+        } else {
+            RecordKey::Inline(key.bytes)
+        },
+        value: put.in_record(),
+        raw: put.raw(),
+        deadline,
+    };
+    let record_bytes = record.encoded_bytes();
+    let Some(page) = op.keyspace.trees.page_for(&leaf, key.hash, record_bytes)? else {
+        return Ok(Attempt::NoRoom(record_bytes));
+    };
+    let (mut body, mut made) = ([0; REFERRING_BODY_MAX_BYTES], None);
+    if let Some(bytes) = put.out_of_line() {
+        let blob = op.keyspace.blobs.make(&[Part::Bytes(bytes)], false)?;
+        made = Some(blob);
+        record.value = put.refer_to(blob, &mut body);
+    }
+    if long_key {
+        match key.outside(&op.keyspace.blobs) {
+            Ok(blob) => record.key = RecordKey::Out { hash: key.hash, blob },
+            Err(stop) => {
+                made.iter().for_each(|blob| op.keyspace.blobs.discard(blob));
+                return Err(stop);
             }
         }
-        leaf.insert(page, key.hash, &record)?;
-        if let Some(Bytes::Incoming(name)) = key.large {
-            name.note_used();
-        }
-        if tree.has_keys() {
-            local.deltas.count_key(tree.db, 1);
-            local.tracked.begin(tree.tag, key.hash);
-        }
-        self.note_written(local, tree, &leaf, None, &record);
-        Ok(Step::Done(Was::Absent))
     }
-
-    #[allow(clippy::too_many_arguments)]
-    #[inline(always)]
-    pub(super) fn replace_step(
-        &self,
-        local: &Local,
-        tree: Tree,
-        mut leaf: LeafGuard<'_>,
-        at: At,
-        key: &Key<'_>,
-        put: Put<'_>,
-        deadline: Deadline,
-    ) -> Result<Step<Was>, Stop> {
-        let old = leaf.record(at)?;
-        let (old_bytes, remains) = (old.encoded_bytes(), Remains::of(&old));
-        let was = if remains.has_expired(local.now) { Was::Expired } else { Was::There };
-        let deadline = match deadline {
-            Deadline::At(at) => Some(at),
-            Deadline::Keep if was == Was::There => remains.deadline,
-            Deadline::Keep | Deadline::Clear => None,
-        };
-        let record_key = match old.key {
-            RecordKey::Inline(_) | RecordKey::Hash(_) => RecordKey::Inline(key.bytes),
-            RecordKey::Out { hash, blob } => RecordKey::Out { hash, blob },
-        };
-        let mut record = Record { key: record_key, value: put.in_record(), raw: put.raw(), deadline };
-        let record_bytes = record.encoded_bytes();
-        self.check_discardable(&remains)?;
-        let Some(at) = self.place_for(&mut leaf, at, old_bytes, record_bytes)? else {
-            return Ok(Step::NoRoom(record_bytes));
-        };
-        let (mut discarded, mut body) = (remains.value, [0; REFERRING_BODY_MAX_BYTES]);
-        if let Some(bytes) = put.out_of_line() {
-            let rewritten = match &remains.value {
-                Some(blob) => self.blobs.rewrite(blob, bytes)?,
-                None => None,
-            };
-            let blob = match rewritten {
-                Some(blob) => {
-                    discarded = None;
-                    blob
-                }
-                None => self.blobs.make(&[Part::Bytes(bytes)], false)?,
-            };
-            record.value = put.refer_to(blob, &mut body);
-        }
-        // A blob rewritten in place, or an element that is there, may leave the record as it was: then the leaf stays clean.
-        let may_stay = !tree.has_keys() || (remains.value.is_some() && discarded.is_none());
-        if !may_stay || leaf.record(at)? != record {
-            leaf.replace(at, &record)?;
-        }
-        self.note_written(local, tree, &leaf, remains.deadline, &record);
-        match was {
-            _ if !tree.has_keys() => {}
-            Was::Expired => local.tracked.begin(tree.tag, key.hash),
-            _ => local.tracked.touch(tree.tag, key.hash),
-        }
-        drop(leaf);
-        self.discard(&Remains { key: None, value: discarded, ..remains });
-        Ok(Step::Done(was))
+    leaf.insert(page, key.hash, &record)?;
+    if let Some(Bytes::Incoming(name)) = key.large {
+        name.note_used();
     }
+    if tree.has_keys() {
+        op.local.deltas.count_key(tree.db, 1);
+        op.local.tracked.begin(tree.tag, key.hash);
+    }
+    note_written(op, tree, &leaf, None, &record);
+    Ok(Attempt::Done(Was::Absent))
+}
 
-    /// For a record that grows beyond the room of its leaf: `at`, or, in a chain, a place in another leaf of it
-    /// to which the record has been moved. `None` if none has room for `record_bytes`.
-    pub(crate) fn place_for(
-        &self,
-        leaf: &mut LeafGuard<'_>,
-        at: At,
-        old_bytes: usize,
-        record_bytes: usize,
-    ) -> Result<Option<At>, Stop> {
-        if record_bytes <= old_bytes + leaf.leaf(at.page)?.free_bytes() {
-            return Ok(Some(at));
-        }
-        if leaf.chain.is_empty() {
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+pub(super) fn replace_step(
+    op: &Op<'_>,
+    tree: Tree,
+    mut leaf: LeafGuard<'_>,
+    at: At,
+    key: &Key<'_>,
+    put: Put<'_>,
+    deadline: Deadline,
+) -> Result<Attempt<Was>, Stop> {
+    let old = leaf.record(at)?;
+    let (old_bytes, remains) = (old.encoded_bytes(), Remains::of(&old));
+    let was = if remains.has_expired(op.local.now) { Was::Expired } else { Was::There };
+    let deadline = match deadline {
+        Deadline::At(at) => Some(at),
+        Deadline::Keep if was == Was::There => remains.deadline,
+        Deadline::Keep | Deadline::Clear => None,
+    };
+    let record_key = match old.key {
+        RecordKey::Inline(_) | RecordKey::Hash(_) => RecordKey::Inline(key.bytes),
+        RecordKey::Out { hash, blob } => RecordKey::Out { hash, blob },
+    };
+    let mut record = Record { key: record_key, value: put.in_record(), raw: put.raw(), deadline };
+    let record_bytes = record.encoded_bytes();
+    check_discardable(op.keyspace, &remains)?;
+    let Some(at) = place_for(op.keyspace, &mut leaf, at, old_bytes, record_bytes)? else {
+        return Ok(Attempt::NoRoom(record_bytes));
+    };
+    let (mut discarded, mut body) = (remains.value, [0; REFERRING_BODY_MAX_BYTES]);
+    if let Some(bytes) = put.out_of_line() {
+        let rewritten = match &remains.value {
+            Some(blob) => op.keyspace.blobs.rewrite(blob, bytes)?,
+            None => None,
+        };
+        let blob = match rewritten {
+            Some(blob) => {
+                discarded = None;
+                blob
+            }
+            None => op.keyspace.blobs.make(&[Part::Bytes(bytes)], false)?,
+        };
+        record.value = put.refer_to(blob, &mut body);
+    }
+    // A blob rewritten in place, or an element that is there, may leave the record as it was: then the leaf stays clean.
+    let may_stay = !tree.has_keys() || (remains.value.is_some() && discarded.is_none());
+    if !may_stay || leaf.record(at)? != record {
+        leaf.replace(at, &record)?;
+    }
+    note_written(op, tree, &leaf, remains.deadline, &record);
+    match was {
+        _ if !tree.has_keys() => {}
+        Was::Expired => op.local.tracked.begin(tree.tag, key.hash),
+        _ => op.local.tracked.touch(tree.tag, key.hash),
+    }
+    drop(leaf);
+    discard(op.keyspace, &Remains { key: None, value: discarded, ..remains });
+    Ok(Attempt::Done(was))
+}
+
+/// For a record that grows beyond the room of its leaf: `at`, or, in a chain, a place in another leaf of it
+/// to which the record has been moved. `None` if none has room for `record_bytes`.
+pub(crate) fn place_for(
+    keyspace: &Keyspace,
+    leaf: &mut LeafGuard<'_>,
+    at: At,
+    old_bytes: usize,
+    record_bytes: usize,
+) -> Result<Option<At>, Stop> {
+    if record_bytes <= old_bytes + leaf.leaf(at.page)?.free_bytes() {
+        return Ok(Some(at));
+    }
+    if leaf.chain.is_empty() {
+        return Ok(None);
+    }
+    move_in_chain(keyspace, leaf, at, record_bytes)
+}
+
+#[cold]
+fn move_in_chain(
+    keyspace: &Keyspace,
+    leaf: &mut LeafGuard<'_>,
+    at: At,
+    record_bytes: usize,
+) -> Result<Option<At>, Stop> {
+    let Some(page) = leaf.page_with_room(record_bytes)? else { return Ok(None) };
+    let mut copy = [0; RECORD_MAX_BYTES];
+    let record = copy_record(leaf.record(at)?, &mut copy)?;
+    let hash = keyspace.trees.order.hash_of(&record);
+    leaf.insert(page, hash, &record)?;
+    let to = leaf.leaf(page)?;
+    let slot = (0..to.count()).find(|slot| to.record(*slot) == Some(record));
+    let freed = remove_from_chain(keyspace, leaf, at)?;
+    let page = if freed && page > at.page { page - 1 } else { page };
+    Ok(slot.map(|slot| At { page, slot }))
+}
+
+/// Removes a record and frees a chain's leaf that this empties; whether it did.
+pub(super) fn remove_from_chain(keyspace: &Keyspace, leaf: &mut LeafGuard<'_>, at: At) -> Result<bool, Stop> {
+    let Some(emptied) = leaf.remove(at)? else { return Ok(false) };
+    let guard = leaf.chain.remove(emptied);
+    keyspace.pool.free(guard, 1);
+    Ok(true)
+}
+
+/// Counts and registers what a write to a latched leaf means for deadlines and access times.
+#[inline(always)]
+pub(crate) fn note_written(
+    op: &Op<'_>,
+    tree: Tree,
+    leaf: &LeafGuard<'_>,
+    before: Option<UnixMillis>,
+    record: &Record<'_>,
+) {
+    if tree.has_keys() {
+        let after = record.deadline.is_some();
+        op.local.deltas.count_deadline(tree.db, i64::from(after) - i64::from(before.is_some()));
+    }
+    op.keyspace.trees.order.side.touch(leaf.head.id(), op.local.scratch.tick);
+    if let Some(deadline) = record.earliest_deadline() {
+        op.keyspace.trees.order.side.add_deadline(leaf.head.id(), deadline);
+    }
+}
+
+/// Removes an entry; returns whether it was there.
+pub fn remove(op: &mut Op<'_>, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
+    let _lock = op.keyspace.locks.lock_key(&op.local.holder, db, key.hash);
+    let was = beside_damage(op.keyspace, db, key, || remove_if(op, db, key, Joining::Sparse, |_| true))?;
+    if was == Was::There {
+        op.announce(Effect::Delete { db, key: *key });
+    }
+    Ok(was == Was::There)
+}
+
+/// Removes an entry if its deadline has passed; the key is locked. Returns whether it was removed.
+pub(super) fn remove_expired(op: &mut Op<'_>, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
+    let now = op.local.now;
+    Ok(remove_if(op, db, key, Joining::Sparse, |remains| remains.has_expired(now))? == Was::Expired)
+}
+
+/// The same, as a step of its own unless one is open.
+pub(super) fn expire(op: &mut Op<'_>, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
+    let _because = Because::of(&op.local.holder.acting, Cause::Expiry);
+    let is_removed = remove_expired(op, db, key)?;
+    op.local.holder.acting.end_operation();
+    Ok(is_removed)
+}
+
+/// Removes an entry that `wanted` agrees to; the key is locked. [`Was::Absent`] if nothing was removed.
+pub(super) fn remove_if(
+    op: &mut Op<'_>,
+    db: DbId,
+    key: &Key<'_>,
+    joining: Joining,
+    wanted: impl Fn(&Remains) -> bool,
+) -> Result<Was, OpError> {
+    remove_if_then(op, db, key, joining, wanted, |_| ())
+}
+
+/// The same; when the entry has gone, and before what it referred to goes, `then` is called.
+pub(super) fn remove_if_then(
+    op: &mut Op<'_>,
+    db: DbId,
+    key: &Key<'_>,
+    joining: Joining,
+    wanted: impl Fn(&Remains) -> bool,
+    then: impl FnOnce(&Op<'_>),
+) -> Result<Was, OpError> {
+    let Some(tree) = op.keyspace.tree(db) else {
+        op.keyspace.check_database(db)?;
+        return Ok(Was::Absent);
+    };
+    // Under the leaf's latch: who finds the key gone finds it gone from the count, too.
+    let count = |op: &Op<'_>, remains: &Remains| {
+        op.local.deltas.count_key(db, -1);
+        op.local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
+    };
+    let taken = lift_record(op, tree, key, joining, wanted, count)?;
+    let Some((remains, is_sparse)) = taken else { return Ok(Was::Absent) };
+    op.local.tracked.forget(tree.tag, key.hash);
+    let expired = remains.has_expired(op.local.now);
+    if expired {
+        op.local.expired_count += 1;
+        op.announce(Effect::Expire { db, key: *key });
+    }
+    then(op);
+    after_removal(op, tree, key.hash, &remains, is_sparse, joining);
+    Ok(if expired { Was::Expired } else { Was::There })
+}
+
+/// Removes a record that `wanted` agrees to from a tree of keys or of elements, and what it refers to. `count` is called when it
+/// is gone, under the latch of its leaf.
+pub(super) fn remove_in(
+    op: &mut Op<'_>,
+    tree: Tree,
+    key: &Key<'_>,
+    joining: Joining,
+    wanted: impl Fn(&Remains) -> bool,
+    count: impl Fn(&Op<'_>, &Remains),
+) -> Result<Option<Remains>, OpError> {
+    let taken = lift_record(op, tree, key, joining, wanted, count)?;
+    let Some((remains, is_sparse)) = taken else { return Ok(None) };
+    after_removal(op, tree, key.hash, &remains, is_sparse, joining);
+    Ok(Some(remains))
+}
+
+/// The same without what the record refers to; and whether its leaf has become sparse.
+fn lift_record(
+    op: &Op<'_>,
+    tree: Tree,
+    key: &Key<'_>,
+    joining: Joining,
+    wanted: impl Fn(&Remains) -> bool,
+    count: impl Fn(&Op<'_>, &Remains),
+) -> Result<Option<(Remains, bool)>, OpError> {
+    retry(|| {
+        let mut leaf = op.keyspace.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
+        let Some(at) = find::find_exclusive(op.keyspace, &leaf, key)? else { return Ok(None) };
+        let remains = Remains::of(&leaf.record(at)?);
+        if !wanted(&remains) {
             return Ok(None);
         }
-        self.move_in_chain(leaf, at, record_bytes)
-    }
+        check_discardable(op.keyspace, &remains)?;
+        remove_from_chain(op.keyspace, &mut leaf, at)?;
+        let is_sparse = joining.is_due::<Hashed>(leaf.leaf(0)?);
+        count(op, &remains);
+        Ok(Some((remains, is_sparse)))
+    })
+}
 
-    #[cold]
-    fn move_in_chain(
-        &self,
-        leaf: &mut LeafGuard<'_>,
-        at: At,
-        record_bytes: usize,
-    ) -> Result<Option<At>, Stop> {
-        let Some(page) = leaf.page_with_room(record_bytes)? else { return Ok(None) };
-        let mut copy = [0; RECORD_MAX_BYTES];
-        let record = copy_record(leaf.record(at)?, &mut copy)?;
-        let hash = self.trees.order.hash_of(&record);
-        leaf.insert(page, hash, &record)?;
-        let to = leaf.leaf(page)?;
-        let slot = (0..to.count()).find(|slot| to.record(*slot) == Some(record));
-        let freed = self.remove_from_chain(leaf, at)?;
-        let page = if freed && page > at.page { page - 1 } else { page };
-        Ok(slot.map(|slot| At { page, slot }))
+/// What is to be done once a record has gone from its leaf.
+pub(super) fn after_removal(
+    op: &mut Op<'_>,
+    tree: Tree,
+    hash: u64,
+    remains: &Remains,
+    is_sparse: bool,
+    joining: Joining,
+) {
+    discard(op.keyspace, remains);
+    if is_sparse {
+        // Joining only saves memory: what stands in its way may stay there.
+        let _ = op.keyspace.trees.join_leaves(&mut op.local.scratch, tree, hash, joining);
     }
+}
 
-    /// Removes a record and frees a chain's leaf that this empties; whether it did.
-    pub(super) fn remove_from_chain(&self, leaf: &mut LeafGuard<'_>, at: At) -> Result<bool, Stop> {
-        let Some(emptied) = leaf.remove(at)? else { return Ok(false) };
-        let guard = leaf.chain.remove(emptied);
-        self.pool.free(guard, 1);
-        Ok(true)
+/// Whether what a record refers to can be freed without loading pages first. Objects can, and what is damaged.
+pub(super) fn check_discardable(keyspace: &Keyspace, remains: &Remains) -> Result<(), Stop> {
+    if keyspace.pages.all_resident() {
+        return Ok(());
     }
-
-    /// Counts and registers what a write to a latched leaf means for deadlines and access times.
-    #[inline(always)]
-    pub(crate) fn note_written(
-        &self,
-        local: &Local,
-        tree: Tree,
-        leaf: &LeafGuard<'_>,
-        before: Option<UnixMillis>,
-        record: &Record<'_>,
-    ) {
-        if tree.has_keys() {
-            let after = record.deadline.is_some();
-            local.deltas.count_deadline(tree.db, i64::from(after) - i64::from(before.is_some()));
-        }
-        self.trees.order.side.touch(leaf.head.id(), local.scratch.tick);
-        if let Some(deadline) = record.earliest_deadline() {
-            self.trees.order.side.add_deadline(leaf.head.id(), deadline);
-        }
-    }
-
-    /// Removes an entry; returns whether it was there.
-    pub fn remove(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, db, key.hash);
-        let was =
-            self.beside_damage(db, key, || self.remove_if(local, db, key, Joining::Sparse, |_| true))?;
-        if was == Was::There {
-            self.announce(local, Effect::Delete { db, key: *key });
-        }
-        Ok(was == Was::There)
-    }
-
-    /// Removes an entry if its deadline has passed; the key is locked. Returns whether it was removed.
-    pub(super) fn remove_expired(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let now = local.now;
-        Ok(self.remove_if(local, db, key, Joining::Sparse, |remains| remains.has_expired(now))?
-            == Was::Expired)
-    }
-
-    /// The same, as a step of its own unless one is open.
-    pub(super) fn expire(&self, local: &mut Local, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
-        let _because = Because::of(&local.holder.acting, Cause::Expiry);
-        let is_removed = self.remove_expired(local, db, key)?;
-        local.holder.acting.end_operation();
-        Ok(is_removed)
-    }
-
-    /// Removes an entry that `wanted` agrees to; the key is locked. [`Was::Absent`] if nothing was removed.
-    pub(super) fn remove_if(
-        &self,
-        local: &mut Local,
-        db: DbId,
-        key: &Key<'_>,
-        joining: Joining,
-        wanted: impl Fn(&Remains) -> bool,
-    ) -> Result<Was, OpError> {
-        self.remove_if_then(local, db, key, joining, wanted, |_| ())
-    }
-
-    /// The same; when the entry has gone, and before what it referred to goes, `then` is called.
-    pub(super) fn remove_if_then(
-        &self,
-        local: &mut Local,
-        db: DbId,
-        key: &Key<'_>,
-        joining: Joining,
-        wanted: impl Fn(&Remains) -> bool,
-        then: impl FnOnce(&Local),
-    ) -> Result<Was, OpError> {
-        let Some(tree) = self.tree(db) else {
-            self.check_database(db)?;
-            return Ok(Was::Absent);
-        };
-        // Under the leaf's latch: who finds the key gone finds it gone from the count, too.
-        let count = |local: &Local, remains: &Remains| {
-            local.deltas.count_key(db, -1);
-            local.deltas.count_deadline(db, -i64::from(remains.deadline.is_some()));
-        };
-        let taken = self.lift_record(local, tree, key, joining, wanted, count)?;
-        let Some((remains, is_sparse)) = taken else { return Ok(Was::Absent) };
-        local.tracked.forget(tree.tag, key.hash);
-        let expired = remains.has_expired(local.now);
-        if expired {
-            local.expired_count += 1;
-            self.announce(local, Effect::Expire { db, key: *key });
-        }
-        then(local);
-        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
-        Ok(if expired { Was::Expired } else { Was::There })
-    }
-
-    /// Removes a record that `wanted` agrees to from a tree of keys or of elements, and what it refers to. `count` is called when it
-    /// is gone, under the latch of its leaf.
-    pub(super) fn remove_in(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        key: &Key<'_>,
-        joining: Joining,
-        wanted: impl Fn(&Remains) -> bool,
-        count: impl Fn(&Local, &Remains),
-    ) -> Result<Option<Remains>, OpError> {
-        let taken = self.lift_record(local, tree, key, joining, wanted, count)?;
-        let Some((remains, is_sparse)) = taken else { return Ok(None) };
-        self.after_removal(local, tree, key.hash, &remains, is_sparse, joining);
-        Ok(Some(remains))
-    }
-
-    /// The same without what the record refers to; and whether its leaf has become sparse.
-    fn lift_record(
-        &self,
-        local: &Local,
-        tree: Tree,
-        key: &Key<'_>,
-        joining: Joining,
-        wanted: impl Fn(&Remains) -> bool,
-        count: impl Fn(&Local, &Remains),
-    ) -> Result<Option<(Remains, bool)>, OpError> {
-        retry(|| {
-            let mut leaf = self.trees.chain_exclusive(tree, key.hash, key.leaf_hint)?;
-            let Some(at) = self.find_exclusive(&leaf, key)? else { return Ok(None) };
-            let remains = Remains::of(&leaf.record(at)?);
-            if !wanted(&remains) {
-                return Ok(None);
-            }
-            self.check_discardable(&remains)?;
-            self.remove_from_chain(&mut leaf, at)?;
-            let is_sparse = joining.is_due::<Hashed>(leaf.leaf(0)?);
-            count(local, &remains);
-            Ok(Some((remains, is_sparse)))
-        })
-    }
-
-    /// What is to be done once a record has gone from its leaf.
-    pub(super) fn after_removal(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        hash: u64,
-        remains: &Remains,
-        is_sparse: bool,
-        joining: Joining,
-    ) {
-        self.discard(remains);
-        if is_sparse {
-            // Joining only saves memory: what stands in its way may stay there.
-            let _ = self.trees.join_leaves(&mut local.scratch, tree, hash, joining);
-        }
-    }
-
-    /// Whether what a record refers to can be freed without loading pages first. Objects can, and what is damaged.
-    pub(super) fn check_discardable(&self, remains: &Remains) -> Result<(), Stop> {
-        if self.pages.all_resident() {
-            return Ok(());
-        }
-        let in_slabs = |blob: &Blob| matches!(blob.place, Place::Slab { .. });
-        for blob in [remains.key, remains.value].into_iter().flatten().filter(in_slabs) {
-            if !self.pool.is_resident(blob.pid) {
-                // Tells a page that is damaged from one that is not there yet.
-                match self.pool.follow_shared(blob.pid) {
-                    Err(Stop::Damaged(_)) => {}
-                    guard => drop(guard?),
-                }
+    let in_slabs = |blob: &Blob| matches!(blob.place, BlobPlace::Slab { .. });
+    for blob in [remains.key, remains.value].into_iter().flatten().filter(in_slabs) {
+        if !keyspace.pool.is_resident(blob.pid) {
+            // Tells a page that is damaged from one that is not there yet.
+            match keyspace.pool.follow_shared(blob.pid) {
+                Err(Stop::Damaged(_)) => {}
+                guard => drop(guard?),
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    pub(super) fn discard(&self, remains: &Remains) {
-        for blob in [remains.key, remains.value].into_iter().flatten() {
-            self.blobs.discard(&blob);
-        }
-        for root in remains.roots.into_iter().flatten() {
-            self.garbage.push_tree(&self.pool, root);
-        }
+pub(super) fn discard(keyspace: &Keyspace, remains: &Remains) {
+    for blob in [remains.key, remains.value].into_iter().flatten() {
+        keyspace.blobs.discard(&blob);
     }
+    for root in remains.roots.into_iter().flatten() {
+        keyspace.garbage.push_tree(&keyspace.pool, root);
+    }
+}
 
-    /// Drops what a record refers to, as far as it says.
-    pub(super) fn discard_references(&self, references: impl Iterator<Item = Reference>) {
-        for reference in references {
-            match reference {
-                Reference::Blob(blob) => self.blobs.discard(&blob),
-                Reference::Tree(root) => self.garbage.push_tree(&self.pool, root),
-            }
+/// Drops what a record refers to, as far as it says.
+pub(super) fn discard_references(keyspace: &Keyspace, references: impl Iterator<Item = Reference>) {
+    for reference in references {
+        match reference {
+            Reference::Blob(blob) => keyspace.blobs.discard(&blob),
+            Reference::Tree(root) => keyspace.garbage.push_tree(&keyspace.pool, root),
         }
     }
 }

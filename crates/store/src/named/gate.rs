@@ -37,7 +37,7 @@ pub(crate) struct Gate {
 
 /// Where a handle says that it is inside. Only its own thread writes it.
 #[repr(align(128))]
-pub(crate) struct Place {
+pub(crate) struct GateSeat {
     inside: AtomicU32,
 }
 
@@ -46,7 +46,7 @@ impl Gate {
         Gate { closed: AtomicU32::new(KeptOut::Nobody as u32) }
     }
 
-    /// For the holder of the turn. Those whom this keeps out may still be inside: [`Place::is_out`].
+    /// For the holder of the turn. Those whom this keeps out may still be inside: [`GateSeat::is_out`].
     pub fn set(&self, kept_out: KeptOut) {
         self.closed.store(kept_out as u32, Ordering::SeqCst);
     }
@@ -57,9 +57,9 @@ impl Gate {
     }
 }
 
-impl Place {
-    pub fn new() -> Place {
-        Place { inside: AtomicU32::new(OUTSIDE) }
+impl GateSeat {
+    pub fn new() -> GateSeat {
+        GateSeat { inside: AtomicU32::new(OUTSIDE) }
     }
 
     /// OUTSIDE → READS or WRITES, if the gate lets one in.

@@ -118,7 +118,7 @@ pub(crate) fn write(pool: &Pool, bytes: &[u8]) -> Result<NamesPlace, Stop> {
 pub(crate) fn read(pool: &Pool, place: NamesPlace) -> Result<Vec<NameEntry>, Stop> {
     let pages: Vec<PageId> = place.pages().collect();
     loop {
-        pool.load_at_once(&pages);
+        pool.residency().load_at_once(&pages);
         match read_resident(pool, place) {
             Err(Stop::Fault(_)) => {}
             result => return result,

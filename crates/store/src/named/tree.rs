@@ -11,14 +11,14 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use stillframe_pagepool::PageId;
 
-use super::gate::{Gate, Place};
+use super::gate::{Gate, GateSeat};
 use super::names::NameEntry;
 use crate::error::TreeError;
 use crate::tree::{Tree, NO_DATABASE};
 
 /// A handle, as the others see it.
 pub(crate) struct Visitor {
-    pub place: Place,
+    pub place: GateSeat,
     /// Records that it has added, less those that it has removed. Only its own thread writes it.
     record_delta: AtomicI64,
     /// Changes that it has made. Only its own thread writes it.
@@ -121,7 +121,7 @@ impl NamedTree {
 
     pub fn join(&self) -> Arc<Visitor> {
         let visitor = Arc::new(Visitor {
-            place: Place::new(),
+            place: GateSeat::new(),
             record_delta: AtomicI64::new(0),
             change_count: AtomicU64::new(0),
         });

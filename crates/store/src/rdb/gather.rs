@@ -33,7 +33,7 @@ const GATHERED_BYTES: usize = 1 << 20;
 const PLAIN_ITEM_BYTES: usize = 1 << 20;
 
 /// Where an item of a list goes.
-enum Place {
+enum NodePlace {
     /// It is a node.
     Plain,
     /// It begins a node.
@@ -62,10 +62,10 @@ impl Split {
         Split { max_size: limits.list_max_listpack_size, node_bytes: Self::EMPTY_BYTES, node_items: 0 }
     }
 
-    fn place(&mut self, item: &[u8]) -> Place {
+    fn place(&mut self, item: &[u8]) -> NodePlace {
         if item.len() > PLAIN_ITEM_BYTES {
             (self.node_bytes, self.node_items) = (Self::EMPTY_BYTES, 0);
-            return Place::Plain;
+            return NodePlace::Plain;
         }
         let bytes = self.node_bytes + item.len() + Self::OVERHEAD_BYTES;
         let fits = match self.max_size {
@@ -79,9 +79,9 @@ impl Split {
         self.node_bytes += entry_bytes(item);
         self.node_items += 1;
         if follows {
-            Place::Follows
+            NodePlace::Follows
         } else {
-            Place::Begins
+            NodePlace::Begins
         }
     }
 }
@@ -101,7 +101,7 @@ impl ListNodes {
 
     pub fn add(&mut self, item: &[u8]) {
         self.item_count += 1;
-        self.node_count += u64::from(!matches!(self.split.place(item), Place::Follows));
+        self.node_count += u64::from(!matches!(self.split.place(item), NodePlace::Follows));
     }
 
     /// The list, as it is to be announced.
@@ -422,12 +422,12 @@ fn put_item<W: Write>(
     item: &[u8],
 ) -> Result<()> {
     match split.place(item) {
-        Place::Follows => node.push(item),
-        Place::Begins => {
+        NodePlace::Follows => node.push(item),
+        NodePlace::Begins => {
             put_node(output, node, left_count)?;
             node.push(item);
         }
-        Place::Plain => {
+        NodePlace::Plain => {
             put_node(output, node, left_count)?;
             count_node(left_count)?;
             output.put_length(quicklist_node::PLAIN);

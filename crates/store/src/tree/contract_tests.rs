@@ -364,7 +364,7 @@ struct Run<O> {
 fn open_pool(device: &Arc<SimDevice>) -> Arc<Pool> {
     let options = PoolOptions { huge_pages: false, ..PoolOptions::default() };
     let (pool, _) = Pool::open(device.clone(), &options).expect("a page file without damage");
-    pool.wait_until_warm();
+    pool.residency().wait_until_warm();
     pool
 }
 

@@ -3,9 +3,9 @@
 
 use stillframe_pagepool::{PageId, PAGE_SIZE};
 
-use super::hash::Inner;
-use super::ordered::Visitor;
-use super::{hash, list, ordered};
+use super::hash::{self, Inner};
+use super::list;
+use super::ordered::{self, Visitor};
 use crate::page::{Page, KIND_INNER, KIND_LIST_INNER, KIND_ORDERED_INNER};
 use crate::stop::Stop;
 

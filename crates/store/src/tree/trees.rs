@@ -117,7 +117,9 @@ impl<O: Order> Trees<O> {
             if node_level <= level {
                 return Ok((node, child));
             }
-            (LINE_BYTES..O::SEARCH_BYTES).step_by(LINE_BYTES).for_each(|at| self.pool.prefetch(child, at));
+            (LINE_BYTES..O::SEARCH_BYTES)
+                .step_by(LINE_BYTES)
+                .for_each(|at| self.pool.hints().read(child, at));
             let next = match self.read_node::<MAY_WAIT>(child) {
                 Ok(next) => next,
                 Err(restart) => return Err(stop_below(&self.pool, &node, restart)),

@@ -1,6 +1,7 @@
 //! Elements of large collections that the commands of a batch look for first: brought into the cache in stages, each for all
 //! commands before the next, after the stages of their keys.
 
+use crate::keyspace::{elements, Prefetch};
 use crate::tree::hash::{index_hash, Grown};
 use crate::tree::sorted_set::PlaceAhead;
 use crate::tree::Tree;
@@ -36,73 +37,75 @@ impl ElementAhead {
     }
 }
 
-impl Worker {
-    /// In the place of [`Worker::prefetch_value`] for a key: `None` if it has no large hash, set or sorted set.
+impl Prefetch<'_> {
+    /// In the place of [`Prefetch::value`] for a key: `None` if it has no large hash, set or sorted set.
     #[inline]
-    pub fn prefetch_trees(&self, key: &Key<'_>) -> Option<TreesAhead> {
+    pub fn trees(&self, key: &Key<'_>) -> Option<TreesAhead> {
         if !key.outside_hint {
             return None;
         }
-        let Grown { first, second, .. } = self.keyspace().trees.prefetch_value(key)?;
+        let Grown { first, second, .. } = self.0.trees.prefetch_value(key)?;
         Some(TreesAhead { elements: first, order: second })
     }
 
     /// First stage of an element in these trees.
     #[inline]
-    pub fn prefetch_element_node(&self, trees: TreesAhead, element: &[u8], will_write: bool) -> ElementAhead {
-        let mut key = self.keyspace().hashed(element).to_be_written(will_write);
+    pub fn element_node(&self, trees: TreesAhead, element: &[u8], will_write: bool) -> ElementAhead {
+        let mut key = elements::hashed(self.0, element).to_be_written(will_write);
         let hash = key.hash;
         if trees.order.is_some() {
             key.hash = index_hash(hash);
         }
-        self.keyspace().trees.prefetch_node(trees.elements, &mut key);
+        self.0.trees.prefetch_node(trees.elements, &mut key);
         ElementAhead { trees, key: key.detach(), hash, place: None }
     }
 
     /// Second stage.
     #[inline]
-    pub fn prefetch_element_child(&self, ahead: &ElementAhead) {
-        self.keyspace().trees.prefetch_child(&ahead.key);
+    pub fn element_child(&self, ahead: &ElementAhead) {
+        self.0.trees.prefetch_child(&ahead.key);
     }
 
     /// Third stage.
     #[inline]
-    pub fn prefetch_element_leaf(&self, ahead: &mut ElementAhead) {
-        self.keyspace().trees.prefetch_leaf(ahead.trees.elements, &mut ahead.key);
+    pub fn element_leaf(&self, ahead: &mut ElementAhead) {
+        self.0.trees.prefetch_leaf(ahead.trees.elements, &mut ahead.key);
     }
 
     /// Fourth stage.
     #[inline]
-    pub fn prefetch_element_slots(&self, ahead: &mut ElementAhead) {
-        self.keyspace().trees.prefetch_slots(&mut ahead.key);
+    pub fn element_slots(&self, ahead: &mut ElementAhead) {
+        self.0.trees.prefetch_slots(&mut ahead.key);
     }
 
     /// Fifth stage.
     #[inline]
-    pub fn prefetch_element_record(&self, ahead: &mut ElementAhead) {
-        self.keyspace().trees.prefetch_record(&mut ahead.key);
+    pub fn element_record(&self, ahead: &mut ElementAhead) {
+        self.0.trees.prefetch_record(&mut ahead.key);
     }
 
     /// Sixth stage, for members of sorted sets: their leaf in the order.
     #[inline]
-    pub fn prefetch_element_place(&self, ahead: &mut ElementAhead, element: &[u8]) {
+    pub fn element_place(&self, ahead: &mut ElementAhead, element: &[u8]) {
         if let Some(order) = ahead.trees.order {
-            ahead.place = self.keyspace().sorted().prefetch_place(order, &ahead.key, element);
+            ahead.place = self.0.sorted().prefetch_place(order, &ahead.key, element);
         }
     }
 
     /// Seventh stage: their record there.
     #[inline]
-    pub fn prefetch_element_in_order(&self, ahead: &ElementAhead, element: &[u8]) {
+    pub fn element_in_order(&self, ahead: &ElementAhead, element: &[u8]) {
         if let Some(place) = ahead.place {
-            self.keyspace().sorted().prefetch_in_order(place, element);
+            self.0.sorted().prefetch_in_order(place, element);
         }
     }
+}
 
+impl Worker {
     /// What is known of an element that the command which is about to run looks for, in these very bytes; `None` when it has run.
     #[inline]
     pub fn know_element(&mut self, element: Option<(&[u8], ElementAhead)>) {
-        self.split().1.ahead = element.map(|(bytes, ahead)| {
+        self.op().local.ahead = element.map(|(bytes, ahead)| {
             (bytes.as_ptr() as usize, bytes.len(), Key { hash: ahead.hash, ..ahead.key })
         });
     }

@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 
 use crate::blobs::{Duplicate, Given, Made, Sending};
 use crate::effect::Effect;
-use crate::keyspace::{CollectionKey, Keyspace, Local};
+use crate::keyspace::{collections, read, update, CollectionKey, Op};
+use crate::types::elements::CollectionAt;
 use crate::types::kind::{GivenElement, Kind, Taker};
 use crate::types::kinds;
 use crate::value::ValueType;
-use crate::worker::Worker;
+use crate::worker::{lock_if_waiting, Worker};
 use crate::{DbId, Deadline, EntryInfo, Key, OpError};
 
 impl Worker {
@@ -21,7 +22,7 @@ impl Worker {
     /// # Errors
     /// [`OpError`]; nothing has been changed.
     pub fn copy(&mut self, from: (DbId, &Key<'_>), to: (DbId, &Key<'_>)) -> Result<bool, OpError> {
-        self.copy_with(from, to, Made::NONE)
+        copy_with(self, from, to, Made::NONE)
     }
 
     /// The same for a collection of which long elements have been copied already.
@@ -35,36 +36,34 @@ impl Worker {
         to: (DbId, &Key<'_>),
         copies: &ElementCopies,
     ) -> Result<bool, OpError> {
-        self.copy_with(from, to, Made(&copies.made))
+        copy_with(self, from, to, Made(&copies.made))
     }
+}
 
-    fn copy_with(
-        &mut self,
-        from: (DbId, &Key<'_>),
-        to: (DbId, &Key<'_>),
-        made: Made<'_>,
-    ) -> Result<bool, OpError> {
-        let _locks = self.lock_if_waiting([from, to]);
-        self.with_run(|keyspace, local, run| {
-            let Some(entry) = keyspace.entry(local, from.0, from.1)? else { return Ok(false) };
-            if entry.value_type == ValueType::String {
-                return keyspace.copy(local, from, to, None);
-            }
-            let kind = kinds::of(entry.value_type).ok_or(OpError::WrongType)?;
-            keyspace.copy_collection(local, (kind, &entry), from, to, made, run)
-        })
-    }
+fn copy_with(
+    worker: &mut Worker,
+    from: (DbId, &Key<'_>),
+    to: (DbId, &Key<'_>),
+    made: Made<'_>,
+) -> Result<bool, OpError> {
+    let _locks = lock_if_waiting(worker, [from, to]);
+    worker.with_run(|op, run| {
+        let Some(entry) = read::entry(op, from.0, from.1)? else { return Ok(false) };
+        if entry.value_type == ValueType::String {
+            return update::copy(op, from, to, None);
+        }
+        let kind = kinds::of(entry.value_type).ok_or(OpError::WrongType)?;
+        copy_collection(op, (kind, &entry), from, to, made, run)
+    })
+}
 
+impl CollectionAt<'_, '_> {
     /// Begins to copy the long elements of a collection part by part; `None` if it has none.
     ///
     /// # Errors
     /// [`OpError`]; pages of the collection that are missing.
-    pub fn begin_element_copies(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-    ) -> Result<Option<ElementCopies>, OpError> {
-        let left = self.gather_elements(db, key, |left: &mut VecDeque<Sending>, given| {
+    pub fn begin_copies(&mut self) -> Result<Option<ElementCopies>, OpError> {
+        let left = self.gather(|left: &mut VecDeque<Sending>, given| {
             if let Given::Large(sending) = given {
                 left.push_back(sending);
             }
@@ -76,9 +75,9 @@ impl Worker {
     /// Whether the elements of a collection have more bytes than so many. They are not looked at.
     ///
     /// # Errors
-    /// As of [`Worker::begin_element_copies`].
-    pub fn elements_exceed(&mut self, db: DbId, key: &Key<'_>, most_bytes: u64) -> Result<bool, OpError> {
-        let bytes = self.gather_elements(db, key, |bytes: &mut u64, given| {
+    /// As of [`CollectionAt::begin_copies`].
+    pub fn exceeds(&mut self, most_bytes: u64) -> Result<bool, OpError> {
+        let bytes = self.gather(|bytes: &mut u64, given| {
             *bytes += given.len();
             *bytes <= most_bytes
         })?;
@@ -87,12 +86,8 @@ impl Worker {
 
     /// Gives the names, values, items or members of a collection of any type to `f` as long as that wants more, with what it has
     /// gathered from those before.
-    fn gather_elements<G: Default>(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-        f: impl FnMut(&mut G, Given<'_>) -> bool,
-    ) -> Result<G, OpError> {
+    fn gather<G: Default>(&mut self, f: impl FnMut(&mut G, Given<'_>) -> bool) -> Result<G, OpError> {
+        let (db, key) = (self.db, &self.key);
         let state = RefCell::new((G::default(), f));
         let mut begin = |_| state.borrow_mut().0 = G::default();
         let give = |given: Given<'_>| {
@@ -106,11 +101,11 @@ impl Worker {
             give(given.name)?;
             give(given.value)
         };
-        self.with_run_taking(|keyspace, local, run| {
-            let entry = keyspace.entry(local, db, key)?;
+        self.worker.with_run_taking(|op, run| {
+            let entry = read::entry(op, db, key)?;
             let Some(kind) = entry.and_then(|entry| kinds::of(entry.value_type)) else { return Ok(()) };
             let to = Taker { begin: &mut begin, give: &mut give_parts };
-            kind.give(keyspace, local, (db, key), to, run).map(drop)
+            kind.give(op, (db, key), to, run).map(drop)
         })?;
         Ok(state.into_inner().0)
     }
@@ -147,28 +142,25 @@ impl ElementCopies {
     }
 }
 
-impl Keyspace {
-    fn copy_collection(
-        &self,
-        local: &mut Local,
-        (kind, entry): (&dyn Kind, &EntryInfo),
-        from: (DbId, &Key<'_>),
-        to: (DbId, &Key<'_>),
-        made: Made<'_>,
-        run: &mut Vec<u8>,
-    ) -> Result<bool, OpError> {
-        let (value_type, deadline) = (entry.value_type, entry.deadline.map_or(Deadline::Clear, Deadline::At));
-        let source = CollectionKey { db: from.0, key: *from.1, value_type };
-        let target = CollectionKey { db: to.0, key: *to.1, value_type };
-        let Some(opened) = self.open_to_change(local, &source, run)? else { return Ok(false) };
-        match opened.grown {
-            None => self.put_packed(local, &target, opened.encoding, opened.earliest, run, deadline)?,
-            Some(grown) => {
-                let copy = kind.copy(self, local, &grown, made)?;
-                self.put_grown(local, &target, opened.encoding, opened.earliest, copy, deadline)?
-            }
-        };
-        self.announce(local, Effect::Copy { from: (from.0, *from.1), to: (to.0, *to.1) });
-        Ok(true)
-    }
+fn copy_collection(
+    op: &mut Op<'_>,
+    (kind, entry): (&dyn Kind, &EntryInfo),
+    from: (DbId, &Key<'_>),
+    to: (DbId, &Key<'_>),
+    made: Made<'_>,
+    run: &mut Vec<u8>,
+) -> Result<bool, OpError> {
+    let (value_type, deadline) = (entry.value_type, entry.deadline.map_or(Deadline::Clear, Deadline::At));
+    let source = CollectionKey { db: from.0, key: *from.1, value_type };
+    let target = CollectionKey { db: to.0, key: *to.1, value_type };
+    let Some(opened) = collections::open_to_change(op, &source, run)? else { return Ok(false) };
+    match opened.grown {
+        None => collections::put_packed(op, &target, opened.encoding, opened.earliest, run, deadline)?,
+        Some(grown) => {
+            let copy = kind.copy(op, &grown, made)?;
+            collections::put_grown(op, &target, opened.encoding, opened.earliest, copy, deadline)?
+        }
+    };
+    op.announce(Effect::Copy { from: (from.0, *from.1), to: (to.0, *to.1) });
+    Ok(true)
 }

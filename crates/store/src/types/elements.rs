@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::error::SaveError;
-use crate::keyspace::CollectionKey;
+use crate::keyspace::{collections, read, CollectionKey};
 use crate::rdb::{CollectionKind, Element};
 use crate::types::kind::{GivenElement, Kind, NewElement, Taker};
 use crate::types::kinds;
@@ -19,18 +19,34 @@ fn damaged(error: SaveError) -> OpError {
     OpError::Damaged(error.to_string())
 }
 
+/// The collection at a key, whatever its type, for operations of one worker: each is an operation of its own.
+pub struct CollectionAt<'w, 'k> {
+    pub(super) worker: &'w mut Worker,
+    pub(super) db: DbId,
+    pub(super) key: Key<'k>,
+}
+
 impl Worker {
+    /// The collection at a key, whether there is one or not.
+    pub fn collection_at<'k>(&mut self, db: DbId, key: &Key<'k>) -> CollectionAt<'_, 'k> {
+        CollectionAt { worker: self, db, key: *key }
+    }
+}
+
+#[allow(clippy::len_without_is_empty, reason = "a length is an operation, which may miss pages")]
+impl CollectionAt<'_, '_> {
     /// How many elements the collection at a key has, those included whose time is over and which have not been removed yet; 0
     /// if there is none.
     ///
     /// # Errors
     /// [`OpError`], [`OpError::WrongType`] among them: a string.
-    pub fn element_count(&mut self, db: DbId, key: &Key<'_>) -> Result<u64, OpError> {
-        self.with_run(|keyspace, local, run| {
-            let Some(entry) = keyspace.entry(local, db, key)? else { return Ok(0) };
+    pub fn len(&mut self) -> Result<u64, OpError> {
+        let (db, key) = (self.db, &self.key);
+        self.worker.with_run(|op, run| {
+            let Some(entry) = read::entry(op, db, key)? else { return Ok(0) };
             let (kind, value_type) = (of(entry.value_type)?, entry.value_type);
             let at = CollectionKey { db, key: *key, value_type };
-            let Some((opened, _lock)) = keyspace.open_to_read(local, &at, run)? else { return Ok(0) };
+            let Some((opened, _lock)) = collections::open_to_read(op, &at, run)? else { return Ok(0) };
             if let Some(grown) = opened.grown {
                 return Ok(grown.element_count);
             }
@@ -50,20 +66,19 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`], [`OpError::WrongType`] among them: a string. What was given does not count then.
-    pub fn for_each_element(
+    pub fn for_each(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         mut begin: impl FnMut(CollectionKind, u64),
         mut f: impl FnMut(Element<'_>) -> ControlFlow<()>,
     ) -> Result<Option<CollectionKind>, OpError> {
-        self.with_run(|keyspace, local, run| {
-            let Some(entry) = keyspace.entry(local, db, key)? else { return Ok(None) };
+        let (db, key) = (self.db, &self.key);
+        self.worker.with_run(|op, run| {
+            let Some(entry) = read::entry(op, db, key)? else { return Ok(None) };
             let kind = of(entry.value_type)?;
             let dumped_as = kind.dumped_as();
             let mut give = |given: GivenElement<'_>| f(dumped_as.element(given.held()));
             let to = Taker { begin: &mut |count| begin(dumped_as, count), give: &mut give };
-            let is_there = kind.give(keyspace, local, (db, key), to, run)?;
+            let is_there = kind.give(op, (db, key), to, run)?;
             Ok(is_there.then_some(dumped_as))
         })
     }
@@ -75,15 +90,14 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; it may be tried again after a fault.
-    pub fn put_elements(
+    pub fn put(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         kind: CollectionKind,
         elements: &[NewElement<'_>],
         were_packed: bool,
     ) -> Result<u64, OpError> {
+        let (db, key) = (self.db, &self.key);
         let kind = kinds::of_dumped(kind).ok_or(OpError::WrongType)?;
-        kind.put(self, (db, key), elements, were_packed)
+        kind.put(self.worker, (db, key), elements, were_packed)
     }
 }

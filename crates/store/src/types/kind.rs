@@ -9,7 +9,7 @@ use stillframe_pagepool::PageId;
 
 use crate::blobs::{Bytes, Given, Made};
 use crate::error::SaveError;
-use crate::keyspace::{Keyspace, Local, PageCheck};
+use crate::keyspace::{Keyspace, Op, PageCheck};
 use crate::page::Page;
 use crate::rdb::{CollectionKind, Element, Parts};
 use crate::stop::Stop;
@@ -95,8 +95,7 @@ pub(super) trait Kind: Sync {
     /// [`OpError`]; what was given does not count then.
     fn give(
         &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
+        op: &mut Op<'_>,
         at: (DbId, &Key<'_>),
         to: Taker<'_>,
         run: &mut Vec<u8>,
@@ -119,13 +118,7 @@ pub(super) trait Kind: Sync {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been made.
-    fn copy(
-        &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
-        from: &Grown,
-        made: Made<'_>,
-    ) -> Result<Grown, OpError>;
+    fn copy(&self, op: &mut Op<'_>, from: &Grown, made: Made<'_>) -> Result<Grown, OpError>;
 
     /// About how many pages the trees of a large one have, as one of their leaves lets expect.
     ///
@@ -144,7 +137,7 @@ pub(super) trait Kind: Sync {
     ///
     /// # Errors
     /// [`OpError`]; it is tried again later.
-    fn expire(&self, _: &Keyspace, _: &mut Local, _: (DbId, &Key<'_>)) -> Result<bool, OpError> {
+    fn expire(&self, _: &mut Op<'_>, _: (DbId, &Key<'_>)) -> Result<bool, OpError> {
         Ok(false)
     }
 }

@@ -3,6 +3,8 @@
 mod ahead;
 mod copy;
 mod elements;
+#[cfg(test)]
+mod garbage_tests;
 mod hash;
 mod kind;
 mod kinds;
@@ -20,7 +22,13 @@ mod viewed;
 
 pub use ahead::{ElementAhead, TreesAhead};
 pub use copy::ElementCopies;
-pub use hash::{Draw, FieldMode, FieldRef, GivenField};
+pub use elements::CollectionAt;
+pub use hash::{Draw, FieldMode, FieldRef, GivenField, HashAt};
 pub use kind::NewElement;
-pub use list::{Insertion, Setting};
-pub use sorted_set::{NegativeZero, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange};
+pub use list::{Insertion, ListAt, Setting};
+pub use set::SetAt;
+pub use sorted_set::{
+    NegativeZero, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, SortedSetAt,
+};
+pub use string::StringAt;
+pub use upkeep::Upkeep;

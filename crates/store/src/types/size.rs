@@ -2,7 +2,7 @@
 
 use stillframe_pagepool::PAGE_SIZE;
 
-use crate::keyspace::CollectionKey;
+use crate::keyspace::{collections, read, CollectionKey};
 use crate::types::kinds;
 use crate::worker::Worker;
 use crate::{DbId, Key, OpError};
@@ -13,13 +13,13 @@ impl Worker {
     /// # Errors
     /// [`OpError`].
     pub fn memory_bytes(&mut self, db: DbId, key: &Key<'_>) -> Result<Option<u64>, OpError> {
-        self.with_run(|keyspace, local, run| {
-            let Some(entry) = keyspace.entry(local, db, key)? else { return Ok(None) };
+        self.with_run(|op, run| {
+            let Some(entry) = read::entry(op, db, key)? else { return Ok(None) };
             let Some(kind) = kinds::of(entry.value_type) else { return Ok(Some(entry.memory_bytes)) };
             let at = CollectionKey { db, key: *key, value_type: entry.value_type };
-            let opened = keyspace.open_to_read(local, &at, run)?;
+            let opened = collections::open_to_read(op, &at, run)?;
             let page_count = match opened.and_then(|(opened, _lock)| opened.grown) {
-                Some(grown) => kind.page_count(keyspace, &grown)?,
+                Some(grown) => kind.page_count(op.keyspace, &grown)?,
                 None => 0,
             };
             Ok(Some(entry.memory_bytes + page_count * PAGE_SIZE as u64))

@@ -3,7 +3,7 @@
 use stillframe_testkit::TempDir;
 
 use crate::error::SaveError;
-use crate::keyspace::Put;
+use crate::keyspace::{write, Put};
 use crate::tree::hash::{Collection, Content};
 use crate::walk::ViewEntry;
 use crate::{
@@ -15,9 +15,8 @@ const NEW: NewValue<'_> = NewValue::Bytes { bytes: b"new", raw: false };
 
 fn plant(worker: &mut Worker, key: &[u8], value_type: ValueType, body: &[u8]) {
     let key = worker.key(key);
-    let (keyspace, local) = worker.split();
     let put = Put::Other { value_type, body };
-    keyspace.put(local, DB, &key, put, Deadline::At(9_000)).unwrap();
+    write::put(&mut worker.op(), DB, &key, put, Deadline::At(9_000)).unwrap();
 }
 
 fn open(dir: &TempDir) -> (Store, Worker) {
@@ -40,7 +39,7 @@ fn operations_on_strings_refuse_another_type_and_change_nothing() {
     let read = worker.get(DB, &key, |_| panic!("there is no string"));
     assert!(matches!(read, Err(OpError::WrongType)), "{read:?}");
     for bytes in [&b""[..], b"x"] {
-        let written = worker.write_range(DB, &key, 0, bytes);
+        let written = worker.string_at(DB, &key).write_range(0, bytes);
         assert!(matches!(written, Err(OpError::WrongType)), "{written:?}");
     }
     let info = entry(&mut worker, b"list").unwrap();
@@ -89,7 +88,7 @@ fn another_type_is_copied_moved_saved_and_removed_like_any_value() {
     worker.idle(|| store.checkpoint()).unwrap();
     drop((worker, store));
     let (store, mut worker) = open(&dir);
-    worker.idle(|| store.pool().wait_until_warm());
+    worker.idle(|| store.pool().residency().wait_until_warm());
     assert_eq!(entry(&mut worker, b"copy").unwrap().value_type, ValueType::SortedSet);
     for key in [&b"copy"[..], b"moved"] {
         let key = worker.key(key);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::here::check_outside;
-use crate::keyspace::{CheckReport, CollectionChecks, Keyspace, Local, PageCheck};
+use crate::keyspace::{check, evict, expire, CheckReport, CollectionChecks, Op, PageCheck};
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::tree::hash::Grown;
@@ -12,16 +12,11 @@ use crate::types::kinds;
 use crate::types::viewed::damaged;
 use crate::value::ValueType;
 use crate::worker::Worker;
-use crate::{DbId, Key, OpError, UnixMillis};
+use crate::{DbId, Evicted, EvictionPolicy, Key, OpError, UnixMillis};
 
-fn expire_elements(
-    keyspace: &Keyspace,
-    local: &mut Local,
-    value_type: ValueType,
-    at: (DbId, &Key<'_>),
-) -> Result<bool, OpError> {
+fn expire_elements(op: &mut Op<'_>, value_type: ValueType, at: (DbId, &Key<'_>)) -> Result<bool, OpError> {
     let Some(kind) = kinds::of(value_type) else { return Ok(false) };
-    match kind.expire(keyspace, local, at) {
+    match kind.expire(op, at) {
         // The key has got another value meanwhile.
         Err(OpError::WrongType) => Ok(false),
         is_unfinished => is_unfinished,
@@ -46,7 +41,18 @@ fn check_trees(value_type: ValueType, grown: &Grown, pages: &mut PageCheck<'_>) 
     kind.check(grown, pages)
 }
 
+/// What a worker does for the store between two commands.
+pub struct Upkeep<'w>(&'w mut Worker);
+
 impl Worker {
+    /// What is to be done between two commands.
+    #[inline]
+    pub fn upkeep(&mut self) -> Upkeep<'_> {
+        Upkeep(self)
+    }
+}
+
+impl Upkeep<'_> {
     /// Removes expired entries, and expired fields of hashes, for at most about `limit`, calling `f` with each entry; returns how
     /// many entries.
     pub fn expire_cycle(&mut self, limit: Duration, f: impl FnMut(DbId, &[u8])) -> Result<u64, OpError> {
@@ -55,8 +61,27 @@ impl Worker {
             removed.set(removed.get() + 1);
             f(db, key);
         };
-        self.run(|keyspace, local| keyspace.expire_cycle(local, limit, expire_elements, &mut note))?;
+        self.0.run(|op| expire::expire_cycle(op, limit, expire_elements, &mut note))?;
         Ok(removed.get())
+    }
+
+    /// To be called after a shared lock set has been released: removes what was found expired under it. Such
+    /// entries count as absent and are otherwise left to the active expiry, but [`Store::db_stats`] counts them.
+    ///
+    /// # Errors
+    /// [`OpError`]; the entry is left to the active expiry.
+    #[inline]
+    pub fn remove_left_expired(&mut self) -> Result<(), OpError> {
+        self.0.run(expire::remove_left_expired)
+    }
+
+    /// Evicts one key, and removes what is met that has expired. To be called between two commands, without locks. Keys that were
+    /// chosen by another policy before are not remembered.
+    ///
+    /// # Errors
+    /// What is in the way of the keys that were chosen; none has been evicted.
+    pub fn evict(&mut self, policy: EvictionPolicy, sample_count: usize) -> Result<Evicted, OpError> {
+        self.0.run(|op| evict::evict(op, policy, sample_count))
     }
 }
 
@@ -69,7 +94,7 @@ impl Store {
     pub fn check(&self) -> Result<CheckReport, String> {
         check_outside(self.number()).map_err(|busy| OpError::from(busy).to_string())?;
         let checks = CollectionChecks { is_lower_bound, trees: check_trees };
-        self.keyspace().check(checks).map_err(|stop| match stop {
+        check::check(self.keyspace(), checks).map_err(|stop| match stop {
             Stop::Damaged(text) => text,
             other => format!("{other:?}"),
         })

@@ -65,14 +65,14 @@ fn put(worker: &mut Worker, key: &[u8], kind: CollectionKind, elements: &[Held])
         })
         .collect();
     let key = worker.key(key);
-    worker.put_elements(DB, &key, kind, &elements, false).expect("room")
+    worker.collection_at(DB, &key).put(kind, &elements, false).expect("room")
 }
 
 /// What the collection at a key has, sorted but for a list's items.
 fn given(worker: &mut Worker, key: &[u8]) -> (Option<CollectionKind>, Vec<Held>) {
     let (key, all) = (worker.key(key), RefCell::new(Vec::new()));
     let begin = |_, count| *all.borrow_mut() = Vec::with_capacity(count as usize);
-    let kind = worker.for_each_element(DB, &key, begin, |element| {
+    let kind = worker.collection_at(DB, &key).for_each(begin, |element| {
         all.borrow_mut().push(Held::of(element.parts()));
         ControlFlow::Continue(())
     });
@@ -139,7 +139,7 @@ fn every_kind_gives_what_was_put() {
             let expected = sorted(all.iter().map(|held| held.kept_by(kind)).collect(), Some(kind));
             assert!(given(&mut worker, &name) == (Some(kind), expected.clone()), "{kind:?} {count}");
             let (key, copy) = (worker.key(&name), worker.key(b"copy"));
-            assert_eq!(worker.element_count(DB, &key).expect("a collection"), count);
+            assert_eq!(worker.collection_at(DB, &key).len().expect("a collection"), count);
             assert!(viewed(&store, &mut worker, &name) == (expected.clone(), expected.clone()));
             assert!(worker.copy((DB, &key), (DB, &copy)).expect("room"));
             assert!(given(&mut worker, b"copy") == (Some(kind), expected));
@@ -160,7 +160,7 @@ fn a_taker_may_break_and_a_string_has_no_elements() {
         put(&mut worker, kind.name().as_bytes(), kind, &elements(5));
         let (key, mut taken) = (worker.key(kind.name().as_bytes()), 0);
         let begin = |begun, count| assert_eq!((begun, count), (kind, 5));
-        let broken = worker.for_each_element(DB, &key, begin, |_| {
+        let broken = worker.collection_at(DB, &key).for_each(begin, |_| {
             taken += 1;
             if taken == 2 {
                 return ControlFlow::Break(());
@@ -171,11 +171,11 @@ fn a_taker_may_break_and_a_string_has_no_elements() {
     }
     let (string, absent) = (worker.key(b"string"), worker.key(b"absent"));
     worker.set(DB, &string, NewValue::Int(7), Deadline::Clear).expect("room");
-    assert!(matches!(worker.element_count(DB, &string), Err(OpError::WrongType)));
-    let given = worker.for_each_element(DB, &string, |_, _| (), |_| ControlFlow::Continue(()));
+    assert!(matches!(worker.collection_at(DB, &string).len(), Err(OpError::WrongType)));
+    let given = worker.collection_at(DB, &string).for_each(|_, _| (), |_| ControlFlow::Continue(()));
     assert!(matches!(given, Err(OpError::WrongType)));
-    assert_eq!(worker.element_count(DB, &absent).expect("nothing"), 0);
-    let given = worker.for_each_element(DB, &absent, |_, _| (), |_| ControlFlow::Continue(()));
+    assert_eq!(worker.collection_at(DB, &absent).len().expect("nothing"), 0);
+    let given = worker.collection_at(DB, &absent).for_each(|_, _| (), |_| ControlFlow::Continue(()));
     assert_eq!(given.expect("nothing"), None);
 }
 
@@ -191,13 +191,16 @@ fn what_has_expired_goes_from_the_kinds_that_have_deadlines() {
         put(&mut worker, &name, kind, &elements(count));
     }
     worker.set_now(NOW + 100_000);
-    worker.expire_cycle(Duration::from_secs(60), |_, _| panic!("a key has expired")).expect("a cycle");
+    worker
+        .upkeep()
+        .expire_cycle(Duration::from_secs(60), |_, _| panic!("a key has expired"))
+        .expect("a cycle");
     for (kind, count) in KINDS.into_iter().flat_map(|kind| [(kind, 20), (kind, 3_000)]) {
         let name = format!("{} of {count}", kind.name()).into_bytes();
         let timed_count = elements(count).iter().filter(|held| held.deadline.is_some()).count();
         let left = if kind == CollectionKind::Hash { count - timed_count as u64 } else { count };
         let key = worker.key(&name);
-        assert_eq!(worker.element_count(DB, &key).expect("a collection"), left, "{kind:?} {count}");
+        assert_eq!(worker.collection_at(DB, &key).len().expect("a collection"), left, "{kind:?} {count}");
     }
     check(&store, &mut worker);
 }

@@ -245,27 +245,29 @@ fn of_sets(
     given: &[&[u8]],
 ) -> Result<(), OpError> {
     match number {
-        100..108 => drop(worker.set_add(db, key, given)?),
-        108..110 => drop(worker.set_remove(db, key, given)?),
-        110..112 => drop(worker.set_pop(db, key, random.u64(1..40), |_| (), |_| ())?),
+        100..108 => drop(worker.set_at(db, key).add(given)?),
+        108..110 => drop(worker.set_at(db, key).remove(given)?),
+        110..112 => drop(worker.set_at(db, key).pop(random.u64(1..40), |_| (), |_| ())?),
         112..114 => {
             let to_name = format!("key:{}", random.u32(..12)).into_bytes();
-            worker.set_move(db, key, &worker.key(&to_name), given[0])?;
+            let to = worker.key(&to_name);
+            worker.set_at(db, key).move_to(&to, given[0])?;
         }
         114..116 => {
             let distinct: BTreeSet<&[u8]> = given.iter().copied().collect();
-            worker.set_replace(db, key, &distinct.into_iter().collect::<Vec<_>>(), None)?;
+            worker.set_at(db, key).replace(&distinct.into_iter().collect::<Vec<_>>(), None)?;
         }
         116..118 => {
             let mut members: Vec<_> = given.iter().map(|word| (word.to_vec(), 1.5)).collect();
             members.sort_unstable_by(|a, b| a.0.cmp(&b.0));
             members.dedup();
-            worker.sorted_set_replace(db, key, &mut members)?;
+            worker.sorted_set_at(db, key).replace(&mut members)?;
         }
         _ => {
             let to_name = format!("key:{}", random.u32(..12)).into_bytes();
             let ends = if random.bool() { (End::Left, End::Right) } else { (End::Right, End::Left) };
-            worker.list_move(db, (key, ends.0), (&worker.key(&to_name), ends.1), |_| ())?;
+            let to = worker.key(&to_name);
+            worker.list_at(db, key).move_to(ends.0, (&to, ends.1), |_| ())?;
         }
     }
     Ok(())
@@ -282,36 +284,41 @@ pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), 
         number @ 100..120 => of_sets(worker, random, number, (db, &key), &given)?,
         0..15 => {
             let pairs: Vec<_> = given.iter().map(|word| (*word, &one[..])).collect();
-            worker.hash_set(db, &key, &pairs, FieldMode::All, Deadline::Clear)?;
+            worker.hash_at(db, &key).set(&pairs, FieldMode::All, Deadline::Clear)?;
         }
-        15..18 => drop(worker.hash_remove(db, &key, &given)?),
+        15..18 => drop(worker.hash_at(db, &key).remove(&given)?),
         18..20 => {
             let deadline = random.bool().then(|| worker.now() + 1 + random.i64(0..20));
-            worker.hash_set_deadline(db, &key, &given, deadline)?;
+            worker.hash_at(db, &key).set_deadline(&given, deadline)?;
         }
         20..35 => {
             let scored: Vec<_> = given.iter().map(|word| (f64::from(random.u32(..50)), *word)).collect();
             let rule = ScoreRule { adds: random.bool() && scored.len() == 1, ..ScoreRule::default() };
-            worker.sorted_set_put(db, &key, &scored, &rule)?;
+            worker.sorted_set_at(db, &key).put(&scored, &rule)?;
         }
-        35..38 => drop(worker.sorted_set_remove(db, &key, &given)?),
+        35..38 => drop(worker.sorted_set_at(db, &key).remove(&given)?),
         38..41 => {
             let first = random.i64(-20..20);
             let range = ScoredRange::Ranks { first, last: first + random.i64(0..30) };
-            worker.sorted_set_remove_range(db, &key, &range, random.bool(), RangeLimit::NONE, |_, _| ())?;
+            worker.sorted_set_at(db, &key).remove_range(
+                &range,
+                random.bool(),
+                RangeLimit::NONE,
+                |_, _| (),
+            )?;
         }
         41..55 => {
             let end = if random.bool() { End::Left } else { End::Right };
-            worker.list_push(db, &key, end, &given, random.u8(..5) == 0)?;
+            worker.list_at(db, &key).push(end, &given, random.u8(..5) == 0)?;
         }
         55..60 => {
             let end = if random.bool() { End::Left } else { End::Right };
-            worker.list_pop(db, &key, end, random.u64(1..40), |_| (), |_| ())?;
+            worker.list_at(db, &key).pop(end, random.u64(1..40), |_| (), |_| ())?;
         }
-        60..63 => drop(worker.list_set(db, &key, random.i64(-50..50), &one)?),
-        63..66 => drop(worker.list_insert(db, &key, random.bool(), &words[0], &one)?),
-        66..69 => drop(worker.list_remove(db, &key, random.i64(-3..3), &one)?),
-        69..71 => drop(worker.list_trim(db, &key, random.i64(0..20), random.i64(-20..0))?),
+        60..63 => drop(worker.list_at(db, &key).set(random.i64(-50..50), &one)?),
+        63..66 => drop(worker.list_at(db, &key).insert(random.bool(), &words[0], &one)?),
+        66..69 => drop(worker.list_at(db, &key).remove(random.i64(-3..3), &one)?),
+        69..71 => drop(worker.list_at(db, &key).trim(random.i64(0..20), random.i64(-20..0))?),
         71..76 => drop(worker.remove(db, &key)?),
         76..80 => drop(worker.set_deadline(
             db,
@@ -330,9 +337,9 @@ pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), 
                 false => drop(worker.copy((db, &key), (to_db, &to))?),
             }
         }
-        90..98 => drop(worker.hash_for_each(db, &key, |_| (), |_| ControlFlow::Continue(()))?),
-        98 => worker.flush_db(db)?,
-        _ => worker.swap_db(db, DbId(random.u32(..DATABASES)))?,
+        90..98 => drop(worker.hash_at(db, &key).for_each(|_| (), |_| ControlFlow::Continue(()))?),
+        98 => worker.database(db).flush()?,
+        _ => worker.database(db).swap_with(DbId(random.u32(..DATABASES)))?,
     }
     Ok(())
 }

@@ -66,12 +66,14 @@ fn a_score_that_is_no_number_is_refused() {
     let mut worker = store.worker();
     let range = ScoredRange::Scores { min: ScoreBound::Excluded(f64::NAN), max: ScoreBound::Included(1.0) };
     let key = worker.key(b"board:10");
-    is_no_number(worker.sorted_set_count(DB, &key, &range));
-    is_no_number(worker.sorted_set_remove_range(DB, &key, &range, false, RangeLimit::NONE, |_, _| ()));
-    is_no_number(worker.sorted_set_replace(DB, &key, &mut [(b"a".to_vec(), 1.0), (b"b".to_vec(), f64::NAN)]));
-    assert_eq!(worker.sorted_set_len(DB, &key).unwrap(), 1);
+    is_no_number(worker.sorted_set_at(DB, &key).count(&range));
+    is_no_number(worker.sorted_set_at(DB, &key).remove_range(&range, false, RangeLimit::NONE, |_, _| ()));
+    is_no_number(
+        worker.sorted_set_at(DB, &key).replace(&mut [(b"a".to_vec(), 1.0), (b"b".to_vec(), f64::NAN)]),
+    );
+    assert_eq!(worker.sorted_set_at(DB, &key).len().unwrap(), 1);
     let names = ScoredRange::Lex { min: LexBound::Max, max: LexBound::Min };
-    assert_eq!(worker.sorted_set_count(DB, &key, &names).unwrap(), Some(0));
+    assert_eq!(worker.sorted_set_at(DB, &key).count(&names).unwrap(), Some(0));
     check(&store, &mut worker);
     worker.idle(|| store.checkpoint()).unwrap();
 }
@@ -88,15 +90,15 @@ fn nothing_is_made_of_nothing() {
     assert_eq!(store.sorted_set("z").put_all(&[], &ScoreRule::default()).unwrap().added, 0);
     let mut worker = store.worker();
     let (set, sorted) = (worker.key(b"whole"), worker.key(b"sorted"));
-    worker.set_replace(DB, &set, &[], None).unwrap();
-    worker.sorted_set_replace(DB, &sorted, &mut []).unwrap();
+    worker.set_at(DB, &set).replace(&[], None).unwrap();
+    worker.sorted_set_at(DB, &sorted).replace(&mut []).unwrap();
     assert_eq!(store.db_stats(DB).key_count, 0);
-    worker.set_add(DB, &set, &[&b"m"[..]]).unwrap();
-    worker.set_replace(DB, &set, &[], None).unwrap();
+    worker.set_at(DB, &set).add(&[&b"m"[..]]).unwrap();
+    worker.set_at(DB, &set).replace(&[], None).unwrap();
     assert_eq!(store.db_stats(DB).key_count, 0);
-    worker.hash_set(DB, &set, &[(&b"f"[..], &b"v"[..])], FieldMode::All, Deadline::Clear).unwrap();
+    worker.hash_at(DB, &set).set(&[(&b"f"[..], &b"v"[..])], FieldMode::All, Deadline::Clear).unwrap();
     assert!(matches!(
-        worker.list_push(DB, &set, stillframe_store::End::Left, &none, false),
+        worker.list_at(DB, &set).push(stillframe_store::End::Left, &none, false),
         Err(OpError::WrongType)
     ));
     check(&store, &mut worker);
@@ -113,15 +115,15 @@ fn a_member_that_is_given_twice_is_refused() {
         let mut names: Vec<String> = (0..count).map(|number| format!("{prefix}{number}")).collect();
         names.push(names[count / 2].clone());
         let members: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-        let twice = worker.set_replace(DB, &key, &members, None);
+        let twice = worker.set_at(DB, &key).replace(&members, None);
         assert!(matches!(twice, Err(OpError::Twice)), "{twice:?}");
         let mut scored: Vec<(Vec<u8>, f64)> =
             members.iter().zip(0..).map(|(member, score)| (member.to_vec(), f64::from(score))).collect();
-        let twice = worker.sorted_set_replace(DB, &key, &mut scored);
+        let twice = worker.sorted_set_at(DB, &key).replace(&mut scored);
         assert!(matches!(twice, Err(OpError::Twice)), "{twice:?}");
         assert!(worker.entry(DB, &key).unwrap().is_none());
-        worker.set_replace(DB, &key, &members[..count], None).unwrap();
-        assert_eq!(worker.set_len(DB, &key).unwrap(), count as u64);
+        worker.set_at(DB, &key).replace(&members[..count], None).unwrap();
+        assert_eq!(worker.set_at(DB, &key).len().unwrap(), count as u64);
         worker.remove(DB, &key).unwrap();
     }
     check(&store, &mut worker);
@@ -147,7 +149,7 @@ fn what_has_not_come_is_not_stored() {
     let (hash, set, list, sorted) = (worker.key(b"h"), worker.key(b"s"), worker.key(b"l"), worker.key(b"z"));
     let good = Bytes::Here(b"good");
     let pairs = [(good, Bytes::Incoming(&used))];
-    worker.hash_set(DB, &hash, &pairs, FieldMode::All, Deadline::Clear).unwrap();
+    worker.hash_at(DB, &hash).set(&pairs, FieldMode::All, Deadline::Clear).unwrap();
     let cases = [vec![&half], vec![&used], vec![&foreign], vec![&whole, &whole]];
     for (number, case) in cases.iter().enumerate() {
         let given: Vec<Bytes<'_>> =
@@ -155,10 +157,10 @@ fn what_has_not_come_is_not_stored() {
         let pairs: Vec<_> = given.iter().map(|bytes| (Bytes::Here(b"field"), *bytes)).collect();
         let scored: Vec<_> = given.iter().map(|bytes| (1.0, *bytes)).collect();
         let errors = [
-            worker.hash_set(DB, &hash, &pairs, FieldMode::All, Deadline::Clear).map(drop),
-            worker.set_add(DB, &set, &given).map(drop),
-            worker.list_push(DB, &list, stillframe_store::End::Left, &given, false).map(drop),
-            worker.sorted_set_put(DB, &sorted, &scored, &ScoreRule::default()).map(drop),
+            worker.hash_at(DB, &hash).set(&pairs, FieldMode::All, Deadline::Clear).map(drop),
+            worker.set_at(DB, &set).add(&given).map(drop),
+            worker.list_at(DB, &list).push(stillframe_store::End::Left, &given, false).map(drop),
+            worker.sorted_set_at(DB, &sorted).put(&scored, &ScoreRule::default()).map(drop),
         ];
         for error in errors {
             let is_said = match (number, &error) {
@@ -173,8 +175,8 @@ fn what_has_not_come_is_not_stored() {
         }
     }
     assert_eq!(store.db_stats(DB).key_count, 1, "nothing has been made");
-    assert_eq!(worker.hash_len(DB, &hash).unwrap(), 1);
-    worker.set_add(DB, &set, &[Bytes::Incoming(&whole)]).unwrap();
+    assert_eq!(worker.hash_at(DB, &hash).len().unwrap(), 1);
+    worker.set_at(DB, &set).add(&[Bytes::Incoming(&whole)]).unwrap();
     drop((half, used, whole, foreign));
     check(&store, &mut worker);
     worker.idle(|| store.checkpoint()).unwrap();
@@ -190,21 +192,24 @@ fn what_is_read_in_parts_is_copied() {
     let value = vec![b'v'; LONG as usize];
     let new = stillframe_store::NewValue::Bytes { bytes: &value, raw: true };
     worker.set(DB, &source, new, Deadline::Clear).unwrap();
-    assert!(worker.begin_sending(DB, &source, |_| u64::MAX - 1..u64::MAX).unwrap().is_none());
-    let sending = worker.begin_sending(DB, &source, |len| 0..len).unwrap().expect("it is long");
+    assert!(worker.string_at(DB, &source).begin_sending(|_| u64::MAX - 1..u64::MAX).unwrap().is_none());
+    let sending = worker.string_at(DB, &source).begin_sending(|len| 0..len).unwrap().expect("it is long");
     assert_eq!(sending.with_parts(u64::MAX, 10, |parts| parts.len()).unwrap(), 0);
     assert_eq!(sending.with_copies(u64::MAX, 10, |_| ()).unwrap(), 0);
     assert!(sending.ahead(u64::MAX).is_none());
     for field in [&b"a"[..], b"b"] {
         let pair = [(Bytes::Here(field), Bytes::Stored(&sending))];
-        worker.hash_set(DB, &hash, &pair, FieldMode::All, Deadline::Clear).unwrap();
+        worker.hash_at(DB, &hash).set(&pair, FieldMode::All, Deadline::Clear).unwrap();
     }
-    worker.set_add(DB, &set, &[Bytes::Stored(&sending)]).unwrap();
+    worker.set_at(DB, &set).add(&[Bytes::Stored(&sending)]).unwrap();
     drop(sending);
     worker.remove(DB, &source).unwrap();
-    worker.hash_remove(DB, &hash, &[&b"a"[..]]).unwrap();
+    worker.hash_at(DB, &hash).remove(&[&b"a"[..]]).unwrap();
     check(&store, &mut worker);
     let mut found = false;
-    worker.hash_get(DB, &hash, [&b"b"[..]].into_iter(), |_, held| found = held == Some(&value[..])).unwrap();
+    worker
+        .hash_at(DB, &hash)
+        .get([&b"b"[..]].into_iter(), |_, held| found = held == Some(&value[..]))
+        .unwrap();
     assert!(found);
 }

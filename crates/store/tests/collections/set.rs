@@ -63,15 +63,14 @@ fn members_are_drawn_evenly() {
         let key = worker.key(&name);
         let members: Vec<Vec<u8>> =
             (0..member_count).map(|number| format!("a rather long member {number}").into_bytes()).collect();
-        worker.set_replace(DB, &key, &refs(&members), None).unwrap();
+        worker.set_at(DB, &key).replace(&refs(&members), None).unwrap();
         let draw = Draw::Repeated(u64::from(DRAWS / 2));
         let count = |times: &mut BTreeMap<Vec<u8>, u32>, member: &[u8]| {
             *times.entry(member.to_vec()).or_default() += 1;
         };
         worker
-            .set_random(
-                DB,
-                &key,
+            .set_at(DB, &key)
+            .random(
                 draw,
                 |_| {},
                 |member| {
@@ -83,9 +82,9 @@ fn members_are_drawn_evenly() {
         // What is popped comes back.
         for _ in 0..DRAWS / 2 {
             let mut popped = Vec::new();
-            worker.set_pop(DB, &key, 1, |_| {}, |member| popped = member.to_vec()).unwrap();
+            worker.set_at(DB, &key).pop(1, |_| {}, |member| popped = member.to_vec()).unwrap();
             count(&mut times, &popped);
-            worker.set_add(DB, &key, &[&popped]).unwrap();
+            worker.set_at(DB, &key).add(&[&popped]).unwrap();
         }
         assert_even(&times, member_count, DRAWS);
     }

@@ -162,18 +162,18 @@ type Take = fn(&mut Worker, &Key<'_>, &[u8]) -> Result<bool, OpError>;
 
 fn kinds() -> [(&'static str, Take); 8] {
     [
-        ("hash", |worker, key, element| Ok(worker.hash_remove(DB, key, &[element])? == 1)),
-        ("set", |worker, key, element| Ok(worker.set_remove(DB, key, &[element])? == 1)),
-        ("set", |worker, key, _| worker.set_pop(DB, key, 1, |_| (), |_| ())),
-        ("zset", |worker, key, element| Ok(worker.sorted_set_remove(DB, key, &[element])? == 1)),
+        ("hash", |worker, key, element| Ok(worker.hash_at(DB, key).remove(&[element])? == 1)),
+        ("set", |worker, key, element| Ok(worker.set_at(DB, key).remove(&[element])? == 1)),
+        ("set", |worker, key, _| worker.set_at(DB, key).pop(1, |_| (), |_| ())),
+        ("zset", |worker, key, element| Ok(worker.sorted_set_at(DB, key).remove(&[element])? == 1)),
         ("zset", |worker, key, _| {
             let range = ScoredRange::Ranks { first: 0, last: 0 };
-            Ok(worker.sorted_set_remove_range(DB, key, &range, false, RangeLimit::NONE, |_, _| ())?
+            Ok(worker.sorted_set_at(DB, key).remove_range(&range, false, RangeLimit::NONE, |_, _| ())?
                 == Some(1))
         }),
-        ("list", |worker, key, element| Ok(worker.list_remove(DB, key, 1, element)? == 1)),
-        ("list", |worker, key, _| worker.list_pop(DB, key, End::Left, 1, |_| (), |_| ())),
-        ("list", |worker, key, _| worker.list_trim(DB, key, 1, -1)),
+        ("list", |worker, key, element| Ok(worker.list_at(DB, key).remove(1, element)? == 1)),
+        ("list", |worker, key, _| worker.list_at(DB, key).pop(End::Left, 1, |_| (), |_| ())),
+        ("list", |worker, key, _| worker.list_at(DB, key).trim(1, -1)),
     ]
 }
 
@@ -182,14 +182,14 @@ fn make(worker: &mut Worker, kind: &str, key: &Key<'_>, elements: &[Vec<u8>]) ->
     match kind {
         "hash" => {
             let pairs: Vec<(&[u8], &[u8])> = all.iter().map(|field| (*field, &b"v"[..])).collect();
-            worker.hash_set(DB, key, &pairs, FieldMode::All, Deadline::Clear).map(drop)
+            worker.hash_at(DB, key).set(&pairs, FieldMode::All, Deadline::Clear).map(drop)
         }
-        "set" => worker.set_add(DB, key, &all).map(drop),
+        "set" => worker.set_at(DB, key).add(&all).map(drop),
         "zset" => {
             let scored: Vec<(f64, &[u8])> = (0..).map(f64::from).zip(all).collect();
-            worker.sorted_set_put(DB, key, &scored, &ScoreRule::default()).map(drop)
+            worker.sorted_set_at(DB, key).put(&scored, &ScoreRule::default()).map(drop)
         }
-        _ => worker.list_push(DB, key, End::Right, &all, false).map(drop),
+        _ => worker.list_at(DB, key).push(End::Right, &all, false).map(drop),
     }
 }
 
@@ -267,9 +267,9 @@ fn several_elements_are_refused_together() {
     let before = counting.0.load(std::sync::atomic::Ordering::Relaxed);
     store.set_maxmemory_bytes(store.used_memory_bytes() + (150 << 10));
     let pairs: [(&[u8], &[u8]); 3] = [(b"a", b"1"), (b"b", &long), (b"c", &long)];
-    let result = worker.hash_set(DB, &key, &pairs, FieldMode::All, Deadline::Clear);
+    let result = worker.hash_at(DB, &key).set(&pairs, FieldMode::All, Deadline::Clear);
     assert!(matches!(result, Err(OpError::OutOfMemory { .. })), "{result:?}");
-    assert_eq!(worker.hash_len(DB, &key).unwrap(), 2_000);
+    assert_eq!(worker.hash_at(DB, &key).len().unwrap(), 2_000);
     assert_eq!(counting.0.load(std::sync::atomic::Ordering::Relaxed), before);
     // A sum that is no number is found before the first is stored.
     let (key, infinity) = (worker.key(b"z"), f64::INFINITY);
@@ -278,7 +278,7 @@ fn several_elements_are_refused_together() {
     let before = counting.0.load(std::sync::atomic::Ordering::Relaxed);
     let scored: [(f64, &[u8]); 3] = [(1.0, b"new"), (infinity, b"sum"), (-infinity, b"sum")];
     let rule = ScoreRule { adds: true, ..ScoreRule::default() };
-    assert!(worker.sorted_set_put(DB, &key, &scored, &rule).unwrap().is_nan);
-    assert_eq!(worker.sorted_set_len(DB, &key).unwrap(), 2_000);
+    assert!(worker.sorted_set_at(DB, &key).put(&scored, &rule).unwrap().is_nan);
+    assert_eq!(worker.sorted_set_at(DB, &key).len().unwrap(), 2_000);
     assert_eq!(counting.0.load(std::sync::atomic::Ordering::Relaxed), before);
 }

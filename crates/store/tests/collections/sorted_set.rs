@@ -86,16 +86,16 @@ fn names_are_compared_where_scores_are_alike() {
     for count in [100, 4_000] {
         let key = worker.key(b"names");
         let mut members: Vec<_> = (0..count).map(|number| (member(number), 1.5)).collect();
-        worker.sorted_set_replace(DB, &key, &mut members).unwrap();
+        worker.sorted_set_at(DB, &key).replace(&mut members).unwrap();
         let (low, high) = (member(7), member(80));
         let between = ScoredRange::Lex { min: LexBound::Excluded(&low), max: LexBound::Included(&high) };
         let found = range(&store, &mut worker, b"names", &between, true, RangeLimit::NONE).unwrap();
         let expected: Vec<_> = (8..=80).rev().map(|number| (member(number), 1.5)).collect();
         assert_eq!(found, expected);
         let all = ScoredRange::Lex { min: LexBound::Min, max: LexBound::Max };
-        assert_eq!(worker.sorted_set_count(DB, &key, &all).unwrap(), Some(u64::from(count)));
+        assert_eq!(worker.sorted_set_at(DB, &key).count(&all).unwrap(), Some(u64::from(count)));
         let none = ScoredRange::Lex { min: LexBound::Included(&high), max: LexBound::Included(&low) };
-        assert_eq!(worker.sorted_set_count(DB, &key, &none).unwrap(), Some(0));
+        assert_eq!(worker.sorted_set_at(DB, &key).count(&none).unwrap(), Some(0));
     }
 }
 
@@ -214,13 +214,13 @@ fn a_view_gives_any_range_both_ways() {
                 part.iter().map(|number| (f64::from(random.i32(0..score_count)), name(*number))).collect();
             let given: Vec<(f64, &[u8])> =
                 scored.iter().map(|(score, member)| (*score, &member[..])).collect();
-            worker.sorted_set_put(DB, &key, &given, &ScoreRule::default()).unwrap();
+            worker.sorted_set_at(DB, &key).put(&given, &ScoreRule::default()).unwrap();
             model.extend(scored.into_iter().map(|(score, member)| (member, score)));
         }
         // Leaves of any fill.
         let some = ScoredRange::Ranks { first: i64::from(count) / 3, last: i64::from(count) / 2 };
         let remove = |member: &[u8], _| assert!(model.remove(member).is_some());
-        worker.sorted_set_remove_range(DB, &key, &some, false, RangeLimit::NONE, remove).unwrap();
+        worker.sorted_set_at(DB, &key).remove_range(&some, false, RangeLimit::NONE, remove).unwrap();
         let all = sorted(&model);
         let view = worker.idle(|| store.view()).expect("a view");
         assert!(worker.remove(DB, &key).unwrap());

@@ -52,7 +52,7 @@ pub fn make(opened: &mut Opened, rng: &mut Rng, sizes: &[(&str, usize)]) {
         let key = key_of("hash", size);
         let fields: Vec<Vec<u8>> = (0..8).map(|_| member(rng, 40)).collect();
         let fields: Vec<&[u8]> = fields.iter().map(|field| &field[..]).collect();
-        run(opened, |worker| worker.hash_set_deadline(DB, &worker.key(&key), &fields, Some(LATER)))
+        run(opened, |worker| worker.hash_at(DB, &worker.key(&key)).set_deadline(&fields, Some(LATER)))
             .expect("an undamaged store");
     }
 }
@@ -61,17 +61,17 @@ fn put(worker: &mut Worker, kind: &str, key: &[u8], elements: &[Vec<u8>]) -> Res
     let key = worker.key(key);
     let members: Vec<&[u8]> = elements.iter().map(|element| &element[..]).collect();
     match kind {
-        "list" => worker.list_push(DB, &key, End::Right, &members, false).map(drop),
+        "list" => worker.list_at(DB, &key).push(End::Right, &members, false).map(drop),
         "hash" => {
             let pairs: Vec<(&[u8], &[u8])> = members.iter().map(|member| (*member, *member)).collect();
-            worker.hash_set(DB, &key, &pairs, FieldMode::All, Deadline::Keep).map(drop)
+            worker.hash_at(DB, &key).set(&pairs, FieldMode::All, Deadline::Keep).map(drop)
         }
-        "set" => worker.set_add(DB, &key, &members).map(drop),
+        "set" => worker.set_at(DB, &key).add(&members).map(drop),
         _ => {
             let score =
                 |member: &[u8]| f64::from(member.iter().map(|byte| u32::from(*byte)).sum::<u32>() % 90);
             let scored: Vec<(f64, &[u8])> = members.iter().map(|member| (score(member), *member)).collect();
-            worker.sorted_set_put(DB, &key, &scored, &ScoreRule::default()).map(drop)
+            worker.sorted_set_at(DB, &key).put(&scored, &ScoreRule::default()).map(drop)
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn use_all(opened: &mut Opened, rng: &mut Rng) {
     view(opened, rng);
     // Fields expire.
     opened.worker.set_now(LATER + 1);
-    let _ = opened.worker.expire_cycle(std::time::Duration::from_millis(50), |_, _| ());
+    let _ = opened.worker.upkeep().expire_cycle(std::time::Duration::from_millis(50), |_, _| ());
     for kind in TYPES {
         for (size, _) in SIZES {
             if rng.bool() {
@@ -157,19 +157,19 @@ fn use_list(worker: &mut Worker, key: &[u8], element: &[u8], rng: &mut Rng) -> R
     let key = worker.key(key);
     let (index, end) = (rng.i64(-500..500), if rng.bool() { End::Left } else { End::Right });
     match rng.u32(..10) {
-        0 => worker.list_push(DB, &key, end, &[element, b"", element], false).map(drop),
-        1 => worker.list_pop(DB, &key, end, rng.u64(1..40), |_| (), |_| ()).map(drop),
-        2 => worker.list_set(DB, &key, index, element).map(drop),
-        3 => worker.list_insert(DB, &key, rng.bool(), element, b"inserted").map(drop),
-        4 => worker.list_remove(DB, &key, rng.i64(-3..4), element).map(drop),
+        0 => worker.list_at(DB, &key).push(end, &[element, b"", element], false).map(drop),
+        1 => worker.list_at(DB, &key).pop(end, rng.u64(1..40), |_| (), |_| ()).map(drop),
+        2 => worker.list_at(DB, &key).set(index, element).map(drop),
+        3 => worker.list_at(DB, &key).insert(rng.bool(), element, b"inserted").map(drop),
+        4 => worker.list_at(DB, &key).remove(rng.i64(-3..4), element).map(drop),
         5 => {
             let stop = rng.i64(-500..500);
-            worker.list_range(DB, &key, index, stop, |_| (), |_| ControlFlow::Continue(())).map(drop)
+            worker.list_at(DB, &key).range(index, stop, |_| (), |_| ControlFlow::Continue(())).map(drop)
         }
-        6 => worker.list_trim(DB, &key, rng.i64(..40), -rng.i64(1..40)).map(drop),
-        7 => worker.list_index(DB, &key, index, |_| ()).map(drop),
-        8 => worker.list_pos(DB, &key, element, rng.bool(), 0, |_| true).map(drop),
-        _ => worker.list_move(DB, (&key, end), (&key, End::Left), |_| ()).map(drop),
+        6 => worker.list_at(DB, &key).trim(rng.i64(..40), -rng.i64(1..40)).map(drop),
+        7 => worker.list_at(DB, &key).index(index, |_| ()).map(drop),
+        8 => worker.list_at(DB, &key).pos(element, rng.bool(), 0, |_| true).map(drop),
+        _ => worker.list_at(DB, &key).move_to(end, (&key, End::Left), |_| ()).map(drop),
     }
 }
 
@@ -178,19 +178,22 @@ fn use_hash(worker: &mut Worker, key: &[u8], field: &[u8], rng: &mut Rng) -> Res
     match rng.u32(..9) {
         0 => {
             let deadline = [Deadline::Keep, Deadline::Clear, Deadline::At(LATER)][rng.usize(..3)];
-            worker.hash_set(DB, &key, &[(field, field), (b"other", b"")], FieldMode::All, deadline).map(drop)
+            worker
+                .hash_at(DB, &key)
+                .set(&[(field, field), (b"other", b"")], FieldMode::All, deadline)
+                .map(drop)
         }
-        1 => worker.hash_remove(DB, &key, &[field, b"other"]).map(drop),
+        1 => worker.hash_at(DB, &key).remove(&[field, b"other"]).map(drop),
         2 => {
             let deadline = rng.bool().then(|| LATER + rng.i64(-1_500..1_500));
-            worker.hash_set_deadline(DB, &key, &[field], deadline).map(drop)
+            worker.hash_at(DB, &key).set_deadline(&[field], deadline).map(drop)
         }
-        3 => worker.hash_get(DB, &key, [field, b"other"].into_iter(), |_, _| ()).map(drop),
-        4 => worker.hash_deadlines(DB, &key, [field].into_iter(), |_, _| ()).map(drop),
-        5 => worker.hash_len(DB, &key).map(drop),
-        6 => worker.hash_for_each(DB, &key, |_| (), |_| ControlFlow::Continue(())).map(drop),
-        7 => worker.hash_scan(DB, &key, rng.u64(..) >> rng.u32(..64), 20, |_| ()).map(drop),
-        _ => worker.hash_random(DB, &key, draw(rng), |_| (), |_| ControlFlow::Continue(())).map(drop),
+        3 => worker.hash_at(DB, &key).get([field, b"other"].into_iter(), |_, _| ()).map(drop),
+        4 => worker.hash_at(DB, &key).deadlines([field].into_iter(), |_, _| ()).map(drop),
+        5 => worker.hash_at(DB, &key).len().map(drop),
+        6 => worker.hash_at(DB, &key).for_each(|_| (), |_| ControlFlow::Continue(())).map(drop),
+        7 => worker.hash_at(DB, &key).scan(rng.u64(..) >> rng.u32(..64), 20, |_| ()).map(drop),
+        _ => worker.hash_at(DB, &key).random(draw(rng), |_| (), |_| ControlFlow::Continue(())).map(drop),
     }
 }
 
@@ -206,14 +209,14 @@ fn draw(rng: &mut Rng) -> Draw {
 fn use_set(worker: &mut Worker, key: &[u8], member: &[u8], rng: &mut Rng) -> Result<(), OpError> {
     let key = worker.key(key);
     match rng.u32(..8) {
-        0 => worker.set_add(DB, &key, &[member, b"7", b""]).map(drop),
-        1 => worker.set_remove(DB, &key, &[member, b"7"]).map(drop),
-        2 => worker.set_contains(DB, &key, [member].into_iter(), |_, _| ()).map(drop),
-        3 => worker.set_len(DB, &key).map(drop),
-        4 => worker.set_for_each(DB, &key, |_| (), |_| ControlFlow::Continue(())).map(drop),
-        5 => worker.set_scan(DB, &key, rng.u64(..) >> rng.u32(..64), 20, |_| ()).map(drop),
-        6 => worker.set_random(DB, &key, draw(rng), |_| (), |_| ControlFlow::Continue(())).map(drop),
-        _ => worker.set_pop(DB, &key, rng.u64(1..60), |_| (), |_| ()).map(drop),
+        0 => worker.set_at(DB, &key).add(&[member, b"7", b""]).map(drop),
+        1 => worker.set_at(DB, &key).remove(&[member, b"7"]).map(drop),
+        2 => worker.set_at(DB, &key).contains([member].into_iter(), |_, _| ()).map(drop),
+        3 => worker.set_at(DB, &key).len().map(drop),
+        4 => worker.set_at(DB, &key).for_each(|_| (), |_| ControlFlow::Continue(())).map(drop),
+        5 => worker.set_at(DB, &key).scan(rng.u64(..) >> rng.u32(..64), 20, |_| ()).map(drop),
+        6 => worker.set_at(DB, &key).random(draw(rng), |_| (), |_| ControlFlow::Continue(())).map(drop),
+        _ => worker.set_at(DB, &key).pop(rng.u64(1..60), |_| (), |_| ()).map(drop),
     }
 }
 
@@ -232,26 +235,23 @@ fn use_scored(worker: &mut Worker, key: &[u8], member: &[u8], rng: &mut Rng) -> 
     match rng.u32(..8) {
         0 => {
             let rule = ScoreRule { adds: rng.bool(), ..ScoreRule::default() };
-            worker.sorted_set_put(DB, &key, &[(score, member), (-0.0, b"")], &rule).map(drop)
+            worker.sorted_set_at(DB, &key).put(&[(score, member), (-0.0, b"")], &rule).map(drop)
         }
-        1 => worker.sorted_set_remove(DB, &key, &[member, b""]).map(drop),
+        1 => worker.sorted_set_at(DB, &key).remove(&[member, b""]).map(drop),
         2 => worker
-            .sorted_set_remove_range(
-                DB,
-                &key,
-                &range,
-                is_downwards,
-                RangeLimit { skipped: 1, most: 30 },
-                |_, _| (),
-            )
+            .sorted_set_at(DB, &key)
+            .remove_range(&range, is_downwards, RangeLimit { skipped: 1, most: 30 }, |_, _| ())
             .map(drop),
-        3 => worker.sorted_set_scores(DB, &key, [member].into_iter(), |_, _| ()).map(drop),
-        4 => worker.sorted_set_rank(DB, &key, member, is_downwards).map(drop),
-        5 => worker.sorted_set_count(DB, &key, &range).map(drop),
+        3 => worker.sorted_set_at(DB, &key).scores([member].into_iter(), |_, _| ()).map(drop),
+        4 => worker.sorted_set_at(DB, &key).rank(member, is_downwards).map(drop),
+        5 => worker.sorted_set_at(DB, &key).count(&range).map(drop),
         6 => {
             let go_on = |_: &[u8], _: f64| ControlFlow::Continue(());
-            worker.sorted_set_range(DB, &key, &range, is_downwards, RangeLimit::NONE, |_| (), go_on).map(drop)
+            worker
+                .sorted_set_at(DB, &key)
+                .range(&range, is_downwards, RangeLimit::NONE, |_| (), go_on)
+                .map(drop)
         }
-        _ => worker.sorted_set_scan(DB, &key, rng.u64(..) >> rng.u32(..64), 20, |_, _| ()).map(drop),
+        _ => worker.sorted_set_at(DB, &key).scan(rng.u64(..) >> rng.u32(..64), 20, |_, _| ()).map(drop),
     }
 }

@@ -119,7 +119,9 @@ fn serve_references_to_their_own_leaf(seed: u64) {
     for key in &keys {
         let answers = [
             opened.read(0, key).map(drop),
-            opened.run(|worker| worker.write_range(DbId(0), &worker.key(key), 40, &[9; 300]).map(drop)),
+            opened.run(|worker| {
+                worker.string_at(DbId(0), &worker.key(key)).write_range(40, &[9; 300]).map(drop)
+            }),
             opened.put(0, key, b"short").map(drop),
             opened.remove(0, key).map(drop),
         ];
@@ -133,7 +135,7 @@ fn serve_references_to_their_own_leaf(seed: u64) {
 fn refer_to_own_leaf(opened: &Opened, known_lens: &[u32]) -> usize {
     let pool = opened.store.pool();
     let end = pool.stats().allocated_pages as u32 + 200;
-    let is_in_use = |page: u32| pool.is_in_use(PageId(page));
+    let is_in_use = |page: u32| pool.residency().is_in_use(PageId(page));
     let mut edit_count = 0;
     for page in (1..end).map(PageId) {
         let Ok(mut guard) = pool.exclusive(page) else { continue };
@@ -220,16 +222,16 @@ fn use_all(opened: &mut Opened, rng: &mut Rng) {
         match rng.u8(..6) {
             0 | 1 => drop(opened.read(db, &key)),
             2 => drop(opened.put(db, &key, &vec![7; [10, 600, 5_000, 100_000][rng.usize(..4)]])),
-            3 => drop(
-                opened.run(|worker| worker.write_range(DbId(db), &worker.key(&key), 40, &[9; 300]).map(drop)),
-            ),
+            3 => drop(opened.run(|worker| {
+                worker.string_at(DbId(db), &worker.key(&key)).write_range(40, &[9; 300]).map(drop)
+            })),
             4 => drop(opened.remove(db, &key)),
             _ => drop(opened.run(|worker| worker.entry(DbId(db), &worker.key(&key)).map(drop))),
         }
     }
     // A save may find that it cannot write what is not as it should be.
     drop(opened.checkpoint());
-    drop(opened.worker.flush_db(DbId(0)));
+    drop(opened.worker.database(DbId(0)).flush());
     for _ in 0..50 {
         if opened.store.is_tidy() {
             break;

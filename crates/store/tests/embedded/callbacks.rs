@@ -78,14 +78,14 @@ fn each_closure(store: &Store, mut f: impl FnMut(&str, &mut dyn FnMut(&mut dyn F
     f("Tree::get_many_with", &mut |call| drop(tree.get_many_with(&["00001", "00002"], |_, _| call())));
     let at = worker.key(b"00001");
     f("Worker::get", &mut |call| drop(worker.get(DB, &at, |_| call())));
-    f("Worker::scan", &mut |call| drop(worker.scan(DB, 0, 10, |_, _| call())));
+    f("Worker::scan", &mut |call| drop(worker.database(DB).scan(0, 10, |_, _| call())));
     let at = worker.key(b"hash");
-    f("Worker::hash_for_each", &mut |call| {
+    f("HashAt::for_each", &mut |call| {
         let mut give = |_: stillframe_store::FieldRef<'_>| {
             call();
             go_on
         };
-        drop(worker.hash_for_each(DB, &at, |_| (), &mut give));
+        drop(worker.hash_at(DB, &at).for_each(|_| (), &mut give));
     });
 }
 
@@ -188,7 +188,7 @@ fn what_would_wait_for_this_thread_is_refused_in_a_closure() {
                     assert!(matches!(tree.put("new", "v"), Err(TreeError::Busy)), "{name}");
                     assert!(matches!(store.tree("new").map(drop), Err(TreeError::Busy)), "{name}");
                     assert!(matches!(set(&mut worker, "new", b"v"), Err(OpError::Busy)), "{name}");
-                    assert!(matches!(worker.flush_db(DB), Err(OpError::Busy)), "{name}");
+                    assert!(matches!(worker.database(DB).flush(), Err(OpError::Busy)), "{name}");
                     assert!(matches!(store.nonblocking_worker(), Err(OpError::Busy)), "{name}");
                     assert!(store.check().is_err(), "{name}");
                     let mixed: Result<(), TreeError> = tree.transaction(|tx| tx.put("new", "v"));
@@ -246,7 +246,7 @@ fn a_cut_that_cannot_come_names_the_thread() {
             std::thread::spawn(move || {
                 let dropped = store.drop_tree("t");
                 assert!(matches!(dropped, Err(TreeError::Late(_))), "{dropped:?}");
-                let flushed = store.worker().flush_db(DB);
+                let flushed = store.worker().database(DB).flush();
                 assert!(matches!(flushed, Err(OpError::Late(_))), "{flushed:?}");
                 assert!(matches!(store.view(), Err(SaveError::Late(_))));
                 store.checkpoint().map(drop)
@@ -288,7 +288,7 @@ fn a_listener_is_in_the_operation_that_it_hears_of() {
         set(&mut worker, "k", b"v").unwrap();
         let key = worker.key(b"h");
         let pair = [(&b"g"[..], &b"v"[..])];
-        worker.hash_set(DB, &key, &pair, FieldMode::All, stillframe_store::Deadline::Clear).unwrap();
+        worker.hash_at(DB, &key).set(&pair, FieldMode::All, stillframe_store::Deadline::Clear).unwrap();
     });
     assert_eq!(curious.1.load(Ordering::Relaxed), 3);
 }
@@ -321,7 +321,7 @@ fn a_listener_that_panics_spoils_nothing() {
         assert_eq!(store.set("set").pop_many(100).unwrap().len(), 100);
         assert!(store.list("list").pop_front().unwrap().is_some());
         store.check().unwrap();
-        store.worker().flush_db(DB).unwrap();
+        store.worker().database(DB).flush().unwrap();
         assert!(store.hash("hash").is_empty().unwrap());
     });
     checkpoint_elsewhere(&store).unwrap();

@@ -88,7 +88,7 @@ fn a_bound_of_memory_bounds_workers() {
     let mut most = 0;
     for number in 0..40_000u32 {
         set(&mut worker, &format!("{:08x}", number.wrapping_mul(2_654_435_761)), &[b'v'; 1000]).unwrap();
-        most = most.max(store.pool().resident_pages() * 4096);
+        most = most.max(store.pool().room().resident_pages() * 4096);
     }
     assert!(most <= BOUND, "{most} bytes of pages");
     let key = worker.key(b"h");
@@ -96,8 +96,8 @@ fn a_bound_of_memory_bounds_workers() {
         let field = format!("{number}");
         let pair = [(field.as_bytes(), &[b'v'; 1000][..])];
         let all = stillframe_store::FieldMode::All;
-        worker.hash_set(crate::DB, &key, &pair, all, stillframe_store::Deadline::Clear).unwrap();
-        most = most.max(store.pool().resident_pages() * 4096);
+        worker.hash_at(crate::DB, &key).set(&pair, all, stillframe_store::Deadline::Clear).unwrap();
+        most = most.max(store.pool().room().resident_pages() * 4096);
     }
     assert!(most <= BOUND, "{most} bytes of pages");
     assert_eq!(store.db_stats(crate::DB).key_count, 40_001);

@@ -101,7 +101,7 @@ fn a_nonblocking_worker_takes_locks_once_others_come() {
                     let field = format!("batched:{count}");
                     let pair = [(field.as_bytes(), &b"v"[..])];
                     let mode = stillframe_store::FieldMode::All;
-                    worker.hash_set(DB, &key, &pair, mode, Deadline::Clear).unwrap();
+                    worker.hash_at(DB, &key).set(&pair, mode, Deadline::Clear).unwrap();
                     count += 1;
                 }
                 is_ready.store(true, Ordering::Relaxed);

@@ -31,7 +31,7 @@ fn any_number_of_workers_and_handles_may_be_in_a_thread() {
         let inner =
             a.get(DB, &key, |_| b.set(DB, &key, NewValue::Bytes { bytes: b"w", raw: true }, Deadline::Clear));
         assert!(matches!(inner, Ok(Some(Err(OpError::Busy)))));
-        b.flush_db(DB).unwrap();
+        b.database(DB).flush().unwrap();
         assert!(store.drop_tree("t").unwrap());
     });
 }
@@ -56,7 +56,7 @@ fn nobody_waits_for_a_worker_that_sleeps() {
     in_time("what others do", move || {
         others.checkpoint().unwrap();
         others.tree("t").unwrap().put("a", "b").unwrap();
-        others.worker().flush_db(DB).unwrap();
+        others.worker().database(DB).flush().unwrap();
         others.drop_tree("t").unwrap();
     });
     has_slept.send(()).unwrap();
@@ -128,7 +128,7 @@ fn a_worker_reads_what_is_not_in_memory() {
     let mut found = 0;
     let mut cursor = 0;
     loop {
-        cursor = worker.scan(DB, cursor, 100, |_, _| found += 1).unwrap();
+        cursor = worker.database(DB).scan(cursor, 100, |_, _| found += 1).unwrap();
         if cursor == 0 {
             break;
         }

@@ -107,7 +107,7 @@ impl Strings {
         loop {
             let count = |key: &[u8]| key_count += usize::from(key != STEP);
             let mut count = count;
-            cursor = self.worker.scan(DB, cursor, 100, |key, _| count(key)).expect("a scan");
+            cursor = self.worker.database(DB).scan(cursor, 100, |key, _| count(key)).expect("a scan");
             if cursor == 0 {
                 break;
             }

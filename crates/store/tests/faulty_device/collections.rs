@@ -224,7 +224,7 @@ fn run(device: &Arc<SimDevice>, opened: &mut Opened, rng: &mut Rng, found: Model
         if let Err(error) = result {
             assert!(has_crashed, "{error}");
             let unreadable = models.unreadable(opened, rng);
-            assert!(unreadable.is_empty() || opened.store.pool().evicts(), "{unreadable:?}");
+            assert!(unreadable.is_empty() || opened.store.pool().room().evicts(), "{unreadable:?}");
             return Left { saved, in_flight: Some(at_cut) };
         }
         saved = at_cut;
@@ -384,7 +384,7 @@ fn fail_reads_for_a_while(memory: Memory, first_seed: u64, seed_count: u64) {
         opened.wait_until_warm();
         opened.wait_until_tidy();
         opened.check();
-        opened.worker.flush_db(DB).expect("databases can be emptied always");
+        opened.worker.database(DB).flush().expect("databases can be emptied always");
         opened.wait_until_tidy();
         opened.check();
     });

@@ -312,7 +312,7 @@ fn a_damaged_leaf_does_not_keep_a_flushed_tree() {
     device.corrupt(damaged + 2_000, 1, |bytes| bytes[0] ^= 1);
     let mut opened = open(&device).expect("all but a leaf is whole");
     opened.wait_until_warm();
-    opened.worker.flush_db(DbId(0)).expect("databases can be emptied always");
+    opened.worker.database(DbId(0)).flush().expect("databases can be emptied always");
     opened.wait_until_tidy();
     assert_eq!(opened.store.pool().stats().allocated_pages, empty_page_count);
     opened.check();

@@ -118,23 +118,23 @@ fn walks_pass_over_a_lost_leaf_on_request() {
     let mut opened = saved.open();
     let lost = saved.lost(&mut opened);
     assert!(opened.scan(0).is_err(), "a walk is whole or fails");
-    opened.store.set_skips_damage(true);
+    opened.store.damage().set_skips(true);
     for _ in 0..2 {
         let found = opened.scan(0).expect("the rest can be read");
         assert!(found.iter().collect::<BTreeSet<_>>().len() == found.len(), "a key is given once");
         let expected: BTreeSet<_> = saved.keys_of(0).difference(&lost).cloned().collect();
         assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
-        assert_eq!(opened.store.skip_stats().passed_count, 2);
+        assert_eq!(opened.store.damage().skip_stats().passed_count, 2);
     }
     for _ in 0..1_000 {
-        let drawn = opened.run(|worker| worker.random_key(DbId(0))).expect("the rest can be read");
+        let drawn = opened.run(|worker| worker.database(DbId(0)).random_key()).expect("the rest can be read");
         assert!(drawn.is_some_and(|key| !lost.contains(&key)));
     }
-    let notes = opened.store.take_skip_notes();
+    let notes = opened.store.damage().take_notes();
     assert!(notes.len() == 2 && notes.iter().all(|note| note.contains("byte")), "{notes:?}");
-    assert_eq!(opened.store.take_skip_notes(), Vec::<String>::new());
+    assert_eq!(opened.store.damage().take_notes(), Vec::<String>::new());
     assert!(opened.read(0, lost.first().expect("some")).is_err(), "what is lost is not absent");
-    opened.store.set_skips_damage(false);
+    opened.store.damage().set_skips(false);
     assert!(opened.scan(0).is_err());
 }
 
@@ -154,14 +154,14 @@ fn a_key_of_a_lost_part_can_be_written_on_request() {
         assert!(lost.len() > if kind == LEAF { 5 } else { 1_000 }, "{} keys", lost.len());
         assert!(opened.put(0, &lost[0], b"new").is_err(), "it is an error without the policy");
         assert!(opened.remove(0, &lost[0]).is_err());
-        opened.store.set_skips_damage(true);
+        opened.store.damage().set_skips(true);
         assert!(opened.read(0, &lost[0]).is_err(), "to read is no reason");
         opened.put(0, &lost[0], b"new").expect("it can be written");
-        let note = opened.store.take_skip_notes().concat();
+        let note = opened.store.damage().take_notes().concat();
         assert!(note.contains("given up") && note.contains("byte"), "{note}");
         let is_gone = |opened: &mut Opened, key: &[u8]| opened.read(0, key) == Ok(None);
         assert!(lost[1..].iter().all(|key| is_gone(&mut opened, key)));
-        opened.store.set_skips_damage(false);
+        opened.store.damage().set_skips(false);
         let mut expected: BTreeSet<_> = saved.keys_of(0);
         expected.retain(|key| !lost[1..].contains(key));
         let assert_all = |opened: &mut Opened| {
@@ -171,7 +171,7 @@ fn a_key_of_a_lost_part_can_be_written_on_request() {
             assert_eq!(opened.scan(OTHER_DB).expect("whole").len(), saved.keys_of(OTHER_DB).len());
         };
         opened.wait_until_tidy();
-        assert_eq!(opened.store.skip_stats().given_up_count, 1);
+        assert_eq!(opened.store.damage().skip_stats().given_up_count, 1);
         assert_all(&mut opened);
         let mut opened = assert_nothing_leaks(&saved.device, opened);
         assert_all(&mut opened);
@@ -229,7 +229,9 @@ fn a_key_with_a_damaged_value_can_be_written() {
     let mut opened = saved.open();
     assert!(opened.content() == expected);
     // When everything is removed, everything is free.
-    [0, OTHER_DB].iter().for_each(|db| opened.worker.flush_db(DbId(*db)).expect("it can be emptied always"));
+    [0, OTHER_DB]
+        .iter()
+        .for_each(|db| opened.worker.database(DbId(*db)).flush().expect("it can be emptied always"));
     opened.wait_until_tidy();
     assert_eq!(opened.allocated_page_count(), saved.empty_page_count);
     assert_nothing_leaks(&saved.device, opened);
@@ -248,9 +250,9 @@ fn a_flush_leaves_nothing_that_only_lost_pages_led_to() {
             saved.slots(SLAB).iter().step_by(4).for_each(|slot| saved.corrupt(*slot));
         }
         let mut opened = saved.open();
-        opened.worker.flush_db(DbId(0)).expect("it can be emptied always");
+        opened.worker.database(DbId(0)).flush().expect("it can be emptied always");
         if all {
-            opened.worker.flush_db(DbId(OTHER_DB)).expect("it can be emptied always");
+            opened.worker.database(DbId(OTHER_DB)).flush().expect("it can be emptied always");
         }
         opened.wait_until_tidy();
         if all {
@@ -272,7 +274,7 @@ fn what_may_have_leaked_is_found_after_a_restart() {
     saved.corrupt(leaves[leaves.len() / 3]);
     let mut opened = saved.open();
     let lost: Vec<_> = saved.lost(&mut opened).into_iter().collect();
-    opened.store.set_skips_damage(true);
+    opened.store.damage().set_skips(true);
     opened.remove(0, &lost[0]).expect("it can be removed");
     // The other leaf may refer to anything, so nothing is freed yet.
     let still_lost = lost.iter().find(|key| opened.read(0, key).is_err()).expect("the other leaf");
@@ -280,7 +282,7 @@ fn what_may_have_leaked_is_found_after_a_restart() {
     drop(opened);
     saved.device.crash();
     let mut opened = saved.open();
-    opened.store.set_skips_damage(true);
+    opened.store.damage().set_skips(true);
     assert_eq!(opened.remove(0, still_lost), Ok(false));
     assert_nothing_leaks(&saved.device, opened);
 }
@@ -292,14 +294,14 @@ fn an_operation_that_needs_what_is_lost_says_so() {
     saved.corrupt(leaves[leaves.len() / 2]);
     let mut opened = saved.open();
     let lost = saved.lost(&mut opened);
-    opened.store.set_skips_damage(true);
+    opened.store.damage().set_skips(true);
     let key = lost.first().expect("some");
-    let appended = opened.run(|worker| worker.write_range(DbId(0), &worker.key(key), 3, b"x"));
+    let appended = opened.run(|worker| worker.string_at(DbId(0), &worker.key(key)).write_range(3, b"x"));
     assert!(appended.is_err(), "half a value is not the value");
     let expiring = opened.run(|worker| worker.set_deadline(DbId(0), &worker.key(key), Some(1 << 40)));
     assert!(expiring.is_err());
     assert!(matches!(opened.worker.touch(DbId(0), &opened.worker.key(key)), Err(OpError::Damaged(_))));
-    assert_eq!(opened.store.skip_stats().given_up_count, 0);
+    assert_eq!(opened.store.damage().skip_stats().given_up_count, 0);
 }
 
 /// The thread that collects garbage looks for what has leaked beside a store that is closed: neither waits in vain.
@@ -312,7 +314,7 @@ fn a_store_is_closed_while_leaked_pages_are_looked_for() {
     let lost = saved.lost(&mut opened).into_iter().next().expect("some");
     for round in 0..100 {
         opened.wait_until_warm();
-        opened.store.set_skips_damage(true);
+        opened.store.damage().set_skips(true);
         opened.remove(0, &lost).expect("it can be removed");
         let until = Instant::now() + Duration::from_micros(round * 20);
         opened.worker.idle(|| while Instant::now() < until {});

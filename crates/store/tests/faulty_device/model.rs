@@ -119,7 +119,7 @@ impl Opened {
         loop {
             let (next, found) = self.run(|worker| {
                 let mut found = Vec::new();
-                let next = worker.scan(DbId(db), cursor, 50, |key, _| found.push(key.to_vec()))?;
+                let next = worker.database(DbId(db)).scan(cursor, 50, |key, _| found.push(key.to_vec()))?;
                 Ok((next, found))
             })?;
             keys.extend(found);
@@ -195,7 +195,7 @@ impl Opened {
         let db = if rng.u8(..4) == 0 { DATABASE_COUNT - 1 } else { 0 };
         match rng.u8(..100) {
             0 => {
-                self.worker.flush_db(DbId(db)).expect("databases can be emptied always");
+                self.worker.database(DbId(db)).flush().expect("databases can be emptied always");
                 content.retain(|(of, _), _| *of != db);
                 return Ok(());
             }
@@ -227,7 +227,9 @@ impl Opened {
                 let offset = rng.usize(..=old_len);
                 let mut part = vec![0; rng.usize(1..200)];
                 rng.fill(&mut part);
-                self.run(|worker| worker.write_range(DbId(db), &worker.key(&key), offset as u64, &part))?;
+                self.run(|worker| {
+                    worker.string_at(DbId(db), &worker.key(&key)).write_range(offset as u64, &part)
+                })?;
                 let entry = content.entry(id).or_insert(Entry { value: Vec::new(), deadline: None });
                 let end = offset + part.len();
                 entry.value.resize(end.max(old_len), 0);
@@ -251,7 +253,7 @@ impl Opened {
             content.remove(&id);
             return Ok(());
         }
-        self.run(|worker| worker.write_range(DbId(db), &worker.key(&key), LAST as u64, b"x"))?;
+        self.run(|worker| worker.string_at(DbId(db), &worker.key(&key)).write_range(LAST as u64, b"x"))?;
         let mut value = vec![0; LAST];
         value.push(b'x');
         content.insert(id, Entry { value, deadline: None });

@@ -49,9 +49,9 @@ fn change(worker: &mut Worker, members: &[Vec<u8>], score: f64) -> Result<(), Op
     let names: Vec<&[u8]> = members.iter().map(Vec::as_slice).collect();
     let pairs: Vec<(&[u8], &[u8])> = names.iter().map(|name| (*name, *name)).collect();
     let scored: Vec<(f64, &[u8])> = names.iter().map(|name| (score, *name)).collect();
-    worker.set_add(DB, &worker.key(b"set"), &names)?;
-    worker.hash_set(DB, &worker.key(b"hash"), &pairs, FieldMode::All, Deadline::Keep)?;
-    worker.sorted_set_put(DB, &worker.key(b"sorted"), &scored, &ScoreRule::default()).map(drop)
+    worker.set_at(DB, &worker.key(b"set")).add(&names)?;
+    worker.hash_at(DB, &worker.key(b"hash")).set(&pairs, FieldMode::All, Deadline::Keep)?;
+    worker.sorted_set_at(DB, &worker.key(b"sorted")).put(&scored, &ScoreRule::default()).map(drop)
 }
 
 fn filler(number: u32) -> Vec<u8> {
@@ -91,13 +91,13 @@ fn pages_of_many_elements_are_waited_for_together() {
     let each = || names.iter().copied();
     let (set, hash, sorted) = (b"set", b"hash", b"sorted");
     let ops: Vec<(&str, Op<'_>)> = vec![
-        ("SMISMEMBER", Box::new(|w| w.set_contains(DB, &w.key(set), each(), |_, _| ()).map(drop))),
-        ("HMGET", Box::new(|w| w.hash_get(DB, &w.key(hash), each(), |_, _| ()).map(drop))),
-        ("ZMSCORE", Box::new(|w| w.sorted_set_scores(DB, &w.key(sorted), each(), |_, _| ()).map(drop))),
+        ("SMISMEMBER", Box::new(|w| w.set_at(DB, &w.key(set)).contains(each(), |_, _| ()).map(drop))),
+        ("HMGET", Box::new(|w| w.hash_at(DB, &w.key(hash)).get(each(), |_, _| ()).map(drop))),
+        ("ZMSCORE", Box::new(|w| w.sorted_set_at(DB, &w.key(sorted)).scores(each(), |_, _| ()).map(drop))),
         ("SADD, HSET and ZADD", Box::new(|w| change(w, &some, -1.0))),
-        ("SREM", Box::new(|w| w.set_remove(DB, &w.key(set), &names).map(drop))),
-        ("HDEL", Box::new(|w| w.hash_remove(DB, &w.key(hash), &names).map(drop))),
-        ("ZREM", Box::new(|w| w.sorted_set_remove(DB, &w.key(sorted), &names).map(drop))),
+        ("SREM", Box::new(|w| w.set_at(DB, &w.key(set)).remove(&names).map(drop))),
+        ("HDEL", Box::new(|w| w.hash_at(DB, &w.key(hash)).remove(&names).map(drop))),
+        ("ZREM", Box::new(|w| w.sorted_set_at(DB, &w.key(sorted)).remove(&names).map(drop))),
     ];
     for (name, mut op) in ops {
         evict_others(&mut opened);
@@ -119,10 +119,10 @@ fn pages_of_a_long_name_are_waited_for_together() {
     let name = || [long.as_slice()].into_iter();
     let is_long = |name: &[u8]| assert_eq!(name.len(), LONG_BYTES);
     let ops: Vec<(&str, Op<'_>)> = vec![
-        ("SISMEMBER", Box::new(|w| w.set_contains(DB, &w.key(b"set"), name(), |_, _| ()).map(drop))),
-        ("HGET", Box::new(|w| w.hash_get(DB, &w.key(b"hash"), name(), |_, _| ()).map(drop))),
-        ("ZSCORE", Box::new(|w| w.sorted_set_scores(DB, &w.key(b"sorted"), name(), |_, _| ()).map(drop))),
-        ("SSCAN", Box::new(|w| w.set_scan(DB, &w.key(b"set"), 0, 10, is_long).map(drop))),
+        ("SISMEMBER", Box::new(|w| w.set_at(DB, &w.key(b"set")).contains(name(), |_, _| ()).map(drop))),
+        ("HGET", Box::new(|w| w.hash_at(DB, &w.key(b"hash")).get(name(), |_, _| ()).map(drop))),
+        ("ZSCORE", Box::new(|w| w.sorted_set_at(DB, &w.key(b"sorted")).scores(name(), |_, _| ()).map(drop))),
+        ("SSCAN", Box::new(|w| w.set_at(DB, &w.key(b"set")).scan(0, 10, is_long).map(drop))),
     ];
     for (name, mut op) in ops {
         evict_others(&mut opened);

@@ -100,10 +100,10 @@ fn data_larger_than_memory_is_checked() {
     let mut worker = store.nonblocking_worker().unwrap();
     let content = fill(&store, &mut worker, &mut rng);
     worker.idle(|| store.checkpoint()).unwrap();
-    let before = store.pool().resident_pages();
+    let before = store.pool().room().resident_pages();
     let report = worker.idle(|| store.check()).unwrap();
     assert_eq!(report.key_count, content.len() as u64);
-    let after = store.pool().resident_pages();
+    let after = store.pool().room().resident_pages();
     assert!(
         report.object_page_count > 2 * before && after <= before + 1_000,
         "{before} pages before, {after} after"
@@ -120,7 +120,7 @@ fn a_view_reads_ahead_and_past_a_damaged_page() {
     let content = fill(&store, &mut worker, &mut rng);
     worker.idle(|| store.checkpoint()).unwrap();
     let data_pages = content.values().map(Vec::len).sum::<usize>() / PAGE_SIZE;
-    let (before, read_count) = (store.pool().resident_pages(), Arc::new(AtomicUsize::new(0)));
+    let (before, read_count) = (store.pool().room().resident_pages(), Arc::new(AtomicUsize::new(0)));
     assert!(data_pages as u64 > 2 * before, "{data_pages} pages of data, {before} in memory");
     let count = read_count.clone();
     device.before_read(Arc::new(move |_| {
@@ -129,7 +129,7 @@ fn a_view_reads_ahead_and_past_a_damaged_page() {
     let view = worker.idle(|| store.view()).unwrap();
     let (found, lost) = seen(&view);
     assert!(found == content && lost.is_empty(), "{lost:?}");
-    let (read_count, after) = (read_count.load(Ordering::Relaxed), store.pool().resident_pages());
+    let (read_count, after) = (read_count.load(Ordering::Relaxed), store.pool().room().resident_pages());
     assert!(read_count < data_pages / 4, "{read_count} reads of {data_pages} pages");
     assert!(after <= before, "{before} pages were in memory, {after} are");
 

@@ -24,7 +24,7 @@ fn set_bytes(worker: &mut Worker, name: &str, len: usize) {
 
 fn write_range(worker: &mut Worker, name: &str, offset: usize, len: usize) {
     let key = worker.key(name.as_bytes());
-    worker.write_range(DB, &key, offset as u64, &vec![b'r'; len]).unwrap();
+    worker.string_at(DB, &key).write_range(offset as u64, &vec![b'r'; len]).unwrap();
 }
 
 fn remove(worker: &mut Worker, name: &str) {

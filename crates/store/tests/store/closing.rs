@@ -54,7 +54,7 @@ fn what_has_changed_is_saved() {
             let key = worker.key(b"k");
             worker.set(DB, &key, NewValue::Int(1), Deadline::Clear).unwrap();
         }),
-        ("flush", |store| store.worker().flush_db(DB).unwrap()),
+        ("flush", |store| store.worker().database(DB).flush().unwrap()),
     ];
     for (what, change) in changes {
         let store = open(&dir, Options::default());

@@ -87,7 +87,7 @@ impl Run {
         let (db, name) = (self.db(), self.key());
         let mut key = worker.key(&name);
         if self.random.bool() {
-            worker.prefetch(db, std::slice::from_mut(&mut key));
+            worker.prefetch().all(db, std::slice::from_mut(&mut key));
         }
         match self.random.u32(..100) {
             0..=34 => {
@@ -114,20 +114,20 @@ impl Run {
             82..=91 => self.rename_or_copy(worker, db, &name),
             92..=93 => self.get_range(worker, db, &name),
             94 => {
-                let found = worker.random_key(db).unwrap();
+                let found = worker.database(db).random_key().unwrap();
                 let db = self.model.db(db);
                 assert!(found.map_or(db.is_empty(), |key| db.contains_key(&key)));
             }
             95..=96 => {
-                worker.expire_cycle(Duration::from_millis(5), |_, _| ()).unwrap();
+                worker.upkeep().expire_cycle(Duration::from_millis(5), |_, _| ()).unwrap();
             }
             97 if self.random.u32(..10) == 0 => {
-                worker.flush_db(db).unwrap();
+                worker.database(db).flush().unwrap();
                 self.model.db(db).clear();
             }
             98 => {
                 let other = self.db();
-                worker.swap_db(db, other).unwrap();
+                worker.database(db).swap_with(other).unwrap();
                 self.model.dbs.swap(db.0 as usize, other.0 as usize);
             }
             _ => worker.quiesce(),
@@ -146,7 +146,7 @@ impl Run {
             return;
         }
         let bytes = random_bytes(&mut self.random, len);
-        let found = worker.write_range(db, &worker.key(name), offset as u64, &bytes).unwrap();
+        let found = worker.string_at(db, &worker.key(name)).write_range(offset as u64, &bytes).unwrap();
         assert_eq!(found, self.model.write_range(db, name, offset, &bytes));
     }
 
@@ -195,7 +195,7 @@ impl Run {
     pub fn compare(&mut self, store: &Store, worker: &mut Worker) {
         worker.set_now(self.model.now);
         self.model.expire();
-        worker.expire_cycle(Duration::from_secs(5), |_, _| ()).unwrap();
+        worker.upkeep().expire_cycle(Duration::from_secs(5), |_, _| ()).unwrap();
         wait_for_garbage(store, worker);
         for db in (0..self.mix.databases).map(DbId) {
             compare_db(worker, db, self.model.db(db));
@@ -259,7 +259,7 @@ fn run(mix: Mix, steps: usize, hash_bits: u32) {
         run.model.db(db).clear();
     }
     worker.set_now(i64::MAX);
-    worker.expire_cycle(Duration::from_secs(5), |_, _| ()).unwrap();
+    worker.upkeep().expire_cycle(Duration::from_secs(5), |_, _| ()).unwrap();
     wait_for_garbage(&store, &mut worker);
     let report = store.check().unwrap();
     assert_eq!((report.key_count, report.slab_count, report.object_page_count), (0, 0, 0));
@@ -323,10 +323,10 @@ fn a_string_may_have_512_megabytes_and_no_more() {
     let store = open(&dir, Options::default());
     let mut worker = store.nonblocking_worker().unwrap();
     let (db, key) = (DbId(0), worker.key(b"large"));
-    assert_eq!(worker.write_range(db, &key, MAX_STRING_BYTES - 1, b"x").unwrap(), MAX_STRING_BYTES);
-    assert!(worker.write_range(db, &key, MAX_STRING_BYTES, b"y").is_err());
-    assert!(worker.write_range(db, &key, u64::MAX, b"y").is_err());
-    assert_eq!(worker.write_range(db, &key, 300_000_000, b"middle").unwrap(), MAX_STRING_BYTES);
+    assert_eq!(worker.string_at(db, &key).write_range(MAX_STRING_BYTES - 1, b"x").unwrap(), MAX_STRING_BYTES);
+    assert!(worker.string_at(db, &key).write_range(MAX_STRING_BYTES, b"y").is_err());
+    assert!(worker.string_at(db, &key).write_range(u64::MAX, b"y").is_err());
+    assert_eq!(worker.string_at(db, &key).write_range(300_000_000, b"middle").unwrap(), MAX_STRING_BYTES);
     let mut found = Vec::new();
     worker
         .get(db, &key, |value| value.chunks(299_999_999, 300_000_007, |c| found.extend_from_slice(c)))

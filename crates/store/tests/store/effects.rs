@@ -66,7 +66,7 @@ impl Owned {
                 to.set(*db, &to.key(key), value, *deadline).unwrap();
             }
             Owned::Write(db, key, offset, bytes) => {
-                to.write_range(*db, &to.key(key), *offset, bytes).unwrap();
+                to.string_at(*db, &to.key(key)).write_range(*offset, bytes).unwrap();
             }
             Owned::Deadline(db, key, deadline) => {
                 assert!(to.set_deadline(*db, &to.key(key), *deadline).unwrap(), "a deadline of no key");
@@ -80,8 +80,8 @@ impl Owned {
             Owned::Copy(from, at) => {
                 assert!(to.copy((from.0, &to.key(&from.1)), (at.0, &to.key(&at.1))).unwrap());
             }
-            Owned::Flush(db) => to.flush_db(*db).unwrap(),
-            Owned::Swap(a, b) => to.swap_db(*a, *b).unwrap(),
+            Owned::Flush(db) => to.database(*db).flush().unwrap(),
+            Owned::Swap(a, b) => to.database(*a).swap_with(*b).unwrap(),
         }
     }
 }
@@ -147,8 +147,10 @@ fn content(store: &Store) -> Content {
     for db in (0..DATABASES).map(DbId) {
         let (mut cursor, mut keys) = (0, Vec::new());
         loop {
-            cursor =
-                worker.scan(db, cursor, 100, |key, info| keys.push((key.to_vec(), info.deadline))).unwrap();
+            cursor = worker
+                .database(db)
+                .scan(cursor, 100, |key, info| keys.push((key.to_vec(), info.deadline)))
+                .unwrap();
             if cursor == 0 {
                 break;
             }
@@ -185,7 +187,7 @@ fn random_transaction(worker: &mut Worker, rng: &mut fastrand::Rng) {
         (0..rng.usize(2..6)).map(|_| (DbId(rng.u32(..DATABASES)), random_key(rng))).collect();
     let keys: Vec<(DbId, Key<'_>)> = names.iter().map(|(db, name)| (*db, worker.key(name))).collect();
     let _locks = worker.lock(&keys, true);
-    worker.begin_step();
+    worker.steps().begin();
     for (db, key) in &keys {
         match rng.u32(..4) {
             0 => drop(worker.remove(*db, key).unwrap()),
@@ -193,7 +195,7 @@ fn random_transaction(worker: &mut Worker, rng: &mut fastrand::Rng) {
             _ => drop(worker.set(*db, key, NewValue::Int(rng.i64(..)), Deadline::Keep).unwrap()),
         }
     }
-    worker.end_step();
+    worker.steps().end();
 }
 
 fn random_step(worker: &mut Worker, rng: &mut fastrand::Rng, now: &mut UnixMillis) {
@@ -221,7 +223,7 @@ fn random_step(worker: &mut Worker, rng: &mut fastrand::Rng, now: &mut UnixMilli
         }
         30..=44 => {
             let bytes = random_value(rng);
-            worker.write_range(db, &key, rng.u64(..3_000), &bytes).unwrap();
+            worker.string_at(db, &key).write_range(rng.u64(..3_000), &bytes).unwrap();
         }
         45..=54 => drop(worker.remove(db, &key).unwrap()),
         55..=69 => {
@@ -239,9 +241,11 @@ fn random_step(worker: &mut Worker, rng: &mut fastrand::Rng, now: &mut UnixMilli
                 worker.copy((db, &key), (to_db, &to)).unwrap();
             }
         }
-        94..=96 => drop(worker.expire_cycle(std::time::Duration::from_millis(1), |_, _| {}).unwrap()),
-        97 => worker.flush_db(db).unwrap(),
-        _ => worker.swap_db(db, DbId(rng.u32(..DATABASES))).unwrap(),
+        94..=96 => {
+            _ = worker.upkeep().expire_cycle(std::time::Duration::from_millis(1), |_, _| {}).unwrap();
+        }
+        97 => worker.database(db).flush().unwrap(),
+        _ => worker.database(db).swap_with(DbId(rng.u32(..DATABASES))).unwrap(),
     }
     worker.quiesce();
 }
@@ -315,9 +319,9 @@ fn an_effect_each_and_expiry_counts_nothing() {
     worker.set_now(1000);
     let (db, key) = (DbId(0), worker.key(b"a"));
     worker.set(db, &key, NewValue::Int(1), Deadline::At(1010)).unwrap();
-    worker.write_range(db, &key, 0, b"x").unwrap();
+    worker.string_at(db, &key).write_range(0, b"x").unwrap();
     // Changes the encoding at most.
-    worker.write_range(db, &key, 0, b"").unwrap();
+    worker.string_at(db, &key).write_range(0, b"").unwrap();
     assert_eq!((store.change_count(), log.effect_count()), (2, 2));
     worker.set_now(1010);
     assert!(worker.get(db, &key, |_| ()).unwrap().is_none());

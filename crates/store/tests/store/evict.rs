@@ -19,7 +19,7 @@ fn policy(name: &str) -> EvictionPolicy {
 fn open(worker_count: usize, tracking: Option<Tracking>) -> (Store, TempDir) {
     let dir = TempDir::new("evict");
     let store = crate::open(&dir, Options { worker_count, huge_pages: false, ..Options::default() });
-    store.track(tracking, START);
+    store.accesses().track(tracking, START);
     (store, dir)
 }
 
@@ -50,7 +50,7 @@ fn has(worker: &mut Worker, db: DbId, number: u64) -> bool {
 }
 
 fn evict(worker: &mut Worker, policy: EvictionPolicy) -> u64 {
-    match worker.evict(policy, SAMPLES).unwrap() {
+    match worker.upkeep().evict(policy, SAMPLES).unwrap() {
         Evicted::Keys { evicted_count, memory_bytes, .. } => {
             assert!(memory_bytes > 0);
             evicted_count
@@ -80,7 +80,7 @@ fn each_policy_takes_its_candidates_and_no_others() {
         let is_candidate = |number: u64| policy.candidates == Candidates::All || number % 3 == 0;
         let count = (0..2_000).filter(|number| is_candidate(*number)).count() as u64;
         evict_keys(&mut worker, policy, count);
-        assert_eq!(worker.evict(policy, SAMPLES).unwrap(), Evicted::Nothing, "{policy_name}");
+        assert_eq!(worker.upkeep().evict(policy, SAMPLES).unwrap(), Evicted::Nothing, "{policy_name}");
         for number in 0..2_000 {
             let is_there = has(&mut worker, DbId((number % 2) as u32), number);
             assert_eq!(is_there, !is_candidate(number), "{policy_name}: {number}");
@@ -98,7 +98,7 @@ fn surviving_share(tracking: Tracking, policy: EvictionPolicy) -> f64 {
     for number in 0..all {
         set(&mut worker, DB, number, Deadline::At(START + 1_000_000_000));
         if number % 1000 == 0 {
-            store.settle_tracking();
+            store.accesses().settle();
         }
     }
     for minute in 1..5 {
@@ -155,7 +155,7 @@ fn the_only_key_with_a_deadline_is_found() {
         assert_eq!(evict(&mut worker, policy("volatile-random")), 1);
         assert!(!has(&mut worker, DB, number));
     }
-    assert_eq!(worker.evict(policy("volatile-lru"), SAMPLES).unwrap(), Evicted::Nothing);
+    assert_eq!(worker.upkeep().evict(policy("volatile-lru"), SAMPLES).unwrap(), Evicted::Nothing);
 }
 
 #[derive(Default)]
@@ -217,7 +217,7 @@ fn workers_evict_beside_each_other() {
                         evicted.fetch_add(sum, Ordering::Relaxed);
                     }
                     if part == 0 && step % 500 == 0 {
-                        store.settle_tracking();
+                        store.accesses().settle();
                     }
                     worker.quiesce();
                 }
@@ -279,7 +279,7 @@ fn accesses_change_no_page() {
         worker.get(DB, &key, |_| ()).unwrap();
         worker.touch(DB, &key).unwrap();
     }
-    store.settle_tracking();
+    store.accesses().settle();
     // The catalog's own pages.
     let changed = checkpoint(&mut worker);
     assert!(changed <= 4, "{changed} pages");

@@ -37,7 +37,7 @@ fn what_is_due_goes_within_a_tick() {
     for now in (begin..begin + 8_000 + TICK_MS).step_by(TICK_MS as usize) {
         worker.set_now(now);
         let mut removed = Vec::new();
-        worker.expire_cycle(Duration::from_secs(5), |_, name| removed.push(name.to_vec())).unwrap();
+        worker.upkeep().expire_cycle(Duration::from_secs(5), |_, name| removed.push(name.to_vec())).unwrap();
         left -= removed.len();
         let due = |after_ms: i64| after_ms > 0 && begin + after_ms <= now;
         assert_eq!(left, deadlines.iter().step_by(100).filter(|(_, after_ms)| !due(*after_ms)).count());

@@ -67,7 +67,7 @@ fn a_value_that_came_in_parts_is_like_any_other() {
     );
     worker.idle(|| store.checkpoint()).unwrap();
     let key = worker.key(b"parts");
-    worker.write_range(DB, &key, LEN as u64, b"and more").unwrap();
+    worker.string_at(DB, &key).write_range(LEN as u64, b"and more").unwrap();
     drop((worker, store));
     let store = open(&dir, Options::default());
     let mut worker = store.nonblocking_worker().unwrap();

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stillframe_pagepool::device::DeviceError;
 use stillframe_pagepool::pagefile::PageFileError;
 use stillframe_store::{
-    Access, DbId, Deadline, EvictionPolicy, Incoming, NewValue, OpError, OpenError, Options, Refusal, Store,
-    Worker,
+    Access, DbId, Deadline, EvictionPolicy, Incoming, NewValue, OpError, OpenError, Options, Reach, Refusal,
+    SlabNeeds, Store, Worker,
 };
 use stillframe_testkit::TempDir;
 
@@ -39,13 +39,13 @@ fn a_database_that_there_is_not_is_an_error() {
         is_no_database(worker.set(db, &key, bytes(b"v"), Deadline::Clear), number);
         is_no_database(worker.set(db, &key, bytes(b"v"), Deadline::At(1)), number);
         is_no_database(worker.set_until(db, &key, bytes(b"v"), 1), number);
-        is_no_database(worker.write_range(db, &key, 1, b"v"), number);
+        is_no_database(worker.string_at(db, &key).write_range(1, b"v"), number);
         is_no_database(worker.get(db, &key, |value| value.len()), number);
-        is_no_database(worker.get_part(db, &key, |_| 0..1, |value| value.len()), number);
-        is_no_database(worker.begin_sending(db, &key, |len| 0..len), number);
-        is_no_database(worker.begin_duplicate(db, &key, false), number);
-        is_no_database(worker.begin_element_copies(db, &key), number);
-        is_no_database(worker.elements_exceed(db, &key, 1), number);
+        is_no_database(worker.string_at(db, &key).get_part(|_| 0..1, |value| value.len()), number);
+        is_no_database(worker.string_at(db, &key).begin_sending(|len| 0..len), number);
+        is_no_database(worker.string_at(db, &key).begin_duplicate(false), number);
+        is_no_database(worker.collection_at(db, &key).begin_copies(), number);
+        is_no_database(worker.collection_at(db, &key).exceeds(1), number);
         is_no_database(worker.entry(db, &key), number);
         is_no_database(worker.touch(db, &key), number);
         is_no_database(worker.memory_bytes(db, &key), number);
@@ -56,23 +56,23 @@ fn a_database_that_there_is_not_is_an_error() {
         is_no_database(worker.rename((DB, &key), (db, &key)), number);
         is_no_database(worker.copy((db, &key), (DB, &key)), number);
         is_no_database(worker.copy((DB, &key), (db, &key)), number);
-        is_no_database(worker.scan(db, 0, 10, |_, _| ()), number);
-        is_no_database(worker.random_key(db), number);
-        is_no_database(worker.flush_db(db), number);
-        is_no_database(worker.swap_db(db, DB), number);
-        is_no_database(worker.swap_db(DB, db), number);
+        is_no_database(worker.database(db).scan(0, 10, |_, _| ()), number);
+        is_no_database(worker.database(db).random_key(), number);
+        is_no_database(worker.database(db).flush(), number);
+        is_no_database(worker.database(db).swap_with(DB), number);
+        is_no_database(worker.database(DB).swap_with(db), number);
         is_no_database(collections(&mut worker, db, 0), number);
         is_no_database(collections(&mut worker, db, 1), number);
         is_no_database(collections(&mut worker, db, 2), number);
         is_no_database(collections(&mut worker, db, 3), number);
         is_no_database(collections(&mut worker, db, 4), number);
         // What cannot say so does nothing.
-        worker.prefetch(db, &mut [key]);
-        worker.prefetch_node(db, &mut key);
+        worker.prefetch().all(db, &mut [key]);
+        worker.prefetch().node(db, &mut key);
         worker.set_access(db, &key, Access::Idle { seconds: 1 });
         drop(worker.lock(&[(db, key)], true));
         assert_eq!(store.db_stats(db).key_count, 0);
-        assert!(store.access(db, b"k", 0).is_none());
+        assert!(store.accesses().of(db, b"k", 0).is_none());
         let view = worker.idle(|| store.view()).unwrap();
         assert_eq!(view.db_stats(db).key_count, 0);
         assert!(store.with_viewed(&view, db, b"k", |entry| entry.is_none()).unwrap());
@@ -85,11 +85,11 @@ fn a_database_that_there_is_not_is_an_error() {
 fn collections(worker: &mut Worker, db: DbId, case: u32) -> Result<(), OpError> {
     let (key, one) = (worker.key(b"c"), [&b"m"[..]]);
     match case {
-        0 => worker.set_add(db, &key, &one).map(drop),
-        1 => worker.list_push(db, &key, stillframe_store::End::Left, &one, false).map(drop),
-        2 => worker.sorted_set_put(db, &key, &[(1.0, one[0])], &Default::default()).map(drop),
-        3 => worker.hash_len(db, &key).map(drop),
-        _ => worker.set_replace(db, &key, &one, None),
+        0 => worker.set_at(db, &key).add(&one).map(drop),
+        1 => worker.list_at(db, &key).push(stillframe_store::End::Left, &one, false).map(drop),
+        2 => worker.sorted_set_at(db, &key).put(&[(1.0, one[0])], &Default::default()).map(drop),
+        3 => worker.hash_at(db, &key).len().map(drop),
+        _ => worker.set_at(db, &key).replace(&one, None),
     }
 }
 
@@ -135,8 +135,8 @@ fn a_copy_is_used_once_and_whole() {
     let value: Vec<u8> = (0..LONG).map(|at| at as u8).collect();
     let keys = [worker.key(b"source"), worker.key(b"a"), worker.key(b"b"), worker.key(b"c")];
     worker.set(DB, &keys[0], bytes(&value), Deadline::Clear).unwrap();
-    let mut copy = worker.begin_duplicate(DB, &keys[0], false).unwrap().expect("it is long");
-    let error = worker.replace_by_duplicate(DB, &keys[0], &copy).unwrap_err();
+    let mut copy = worker.string_at(DB, &keys[0]).begin_duplicate(false).unwrap().expect("it is long");
+    let error = worker.string_at(DB, &keys[0]).replace_by_duplicate(&copy).unwrap_err();
     assert!(matches!(error, OpError::Incomplete { .. }), "{error}");
     assert!(worker.copy_duplicate((DB, &keys[0]), (DB, &keys[1]), &copy).unwrap(), "another copy is made");
     while !copy.step().unwrap() {
@@ -146,7 +146,7 @@ fn a_copy_is_used_once_and_whole() {
     assert!(matches!(error, OpError::OtherStore), "{error}");
     assert!(worker.copy_duplicate((DB, &keys[0]), (DB, &keys[2]), &copy).unwrap());
     assert!(worker.copy_duplicate((DB, &keys[0]), (DB, &keys[3]), &copy).unwrap(), "and again");
-    let error = worker.replace_by_duplicate(DB, &keys[0], &copy).unwrap_err();
+    let error = worker.string_at(DB, &keys[0]).replace_by_duplicate(&copy).unwrap_err();
     assert!(matches!(error, OpError::Used), "{error}");
     drop(copy);
     worker.remove(DB, &keys[2]).unwrap();
@@ -166,12 +166,12 @@ fn a_key_is_of_the_store_that_made_it() {
     worker.set(DB, &own, NewValue::Int(1), Deadline::Clear).unwrap();
     let errors = [
         worker.set(DB, &foreign, NewValue::Int(1), Deadline::Clear).map(drop),
-        worker.write_range(DB, &foreign, 0, b"v").map(drop),
+        worker.string_at(DB, &foreign).write_range(0, b"v").map(drop),
         worker.rename((DB, &own), (DB, &foreign)).map(drop),
         worker.rename((DB, &own), (DbId(1), &foreign.detach().attach(b"k"))).map(drop),
         worker.copy((DB, &own), (DB, &foreign)).map(drop),
-        worker.set_add(DB, &foreign, &[&b"m"[..]]).map(drop),
-        worker.set_replace(DB, &foreign, &[b"m"], None),
+        worker.set_at(DB, &foreign).add(&[&b"m"[..]]).map(drop),
+        worker.set_at(DB, &foreign).replace(&[b"m"], None),
     ];
     for error in errors {
         assert!(matches!(error, Err(OpError::OtherStore)), "{error:?}");
@@ -215,7 +215,7 @@ fn a_worker_has_the_systems_clock_until_it_is_set() {
     assert!(!worker.set(DB, &worker.key(b"past"), bytes(b"v"), Deadline::At(1_000)).unwrap());
     std::thread::sleep(Duration::from_millis(100));
     assert!(worker.get(DB, &key, |value| value.len()).unwrap().is_none());
-    assert_eq!((store.db_stats(DB).key_count, worker.expired_count()), (1, 1));
+    assert_eq!((store.db_stats(DB).key_count, worker.expired_counts().0), (1, 1));
     worker.set_now(start + 3_600_001);
     assert_eq!(worker.now(), start + 3_600_001);
     assert!(worker.get(DB, &late, |value| value.len()).unwrap().is_none());
@@ -229,25 +229,28 @@ fn extreme_numbers_do_no_harm() {
     let store = open(&dir, Options::default());
     let mut worker = store.worker();
     let key = worker.key(b"k");
-    store.track(Some(stillframe_store::Tracking::Recency), i64::MIN);
-    store.track(Some(stillframe_store::Tracking::Recency), i64::MAX);
+    store.accesses().track(Some(stillframe_store::Tracking::Recency), i64::MIN);
+    store.accesses().track(Some(stillframe_store::Tracking::Recency), i64::MAX);
     for now in [i64::MIN, -1, i64::MAX - 1] {
         worker.set_now(now);
         worker.set(DB, &key, bytes(b"v"), Deadline::At(i64::MAX)).unwrap();
         assert_eq!(worker.get(DB, &key, |value| value.len()).unwrap(), Some(1));
         assert!(!worker.set(DB, &worker.key(b"past"), bytes(b"v"), Deadline::At(i64::MIN)).unwrap());
-        worker.expire_cycle(Duration::MAX, |_, _| ()).unwrap();
-        assert_eq!(worker.scan(DB, u64::MAX, usize::MAX, |_, _| ()).unwrap(), 0);
+        worker.upkeep().expire_cycle(Duration::MAX, |_, _| ()).unwrap();
+        assert_eq!(worker.database(DB).scan(u64::MAX, usize::MAX, |_, _| ()).unwrap(), 0);
         let field = [(&b"f"[..], &b"v"[..])];
         let hash = worker.key(b"h");
-        worker.hash_set(DB, &hash, &field, stillframe_store::FieldMode::All, Deadline::At(i64::MAX)).unwrap();
-        worker.hash_set_deadline(DB, &hash, &[b"f"], Some(i64::MIN)).unwrap();
-        worker.expire_cycle(Duration::ZERO, |_, _| ()).unwrap();
+        worker
+            .hash_at(DB, &hash)
+            .set(&field, stillframe_store::FieldMode::All, Deadline::At(i64::MAX))
+            .unwrap();
+        worker.hash_at(DB, &hash).set_deadline(&[b"f"], Some(i64::MIN)).unwrap();
+        worker.upkeep().expire_cycle(Duration::ZERO, |_, _| ()).unwrap();
     }
-    assert!(matches!(worker.write_range(DB, &key, u64::MAX, b"v"), Err(OpError::TooLarge)));
-    worker.resolve_changes(&[(DB, key)], usize::MAX).unwrap();
-    worker.evict(EvictionPolicy::by_name("allkeys-lru").expect("a policy"), usize::MAX).unwrap();
-    let part = worker.get_part(DB, &key, |len| u64::MAX..len, |value| value.len()).unwrap();
+    assert!(matches!(worker.string_at(DB, &key).write_range(u64::MAX, b"v"), Err(OpError::TooLarge)));
+    worker.resolve_reaching([(DB, key, Reach::WHOLE)].into_iter(), &SlabNeeds::any(usize::MAX)).unwrap();
+    worker.upkeep().evict(EvictionPolicy::by_name("allkeys-lru").expect("a policy"), usize::MAX).unwrap();
+    let part = worker.string_at(DB, &key).get_part(|len| u64::MAX..len, |value| value.len()).unwrap();
     assert!(part.is_none_or(|len| len == 1));
     worker.idle(|| store.check()).unwrap();
 }

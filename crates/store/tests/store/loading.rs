@@ -147,7 +147,7 @@ fn damage_that_another_loader_finds_last_is_an_error() {
     two.loader.open();
     worker.idle(|| is_done.recv()).unwrap();
     wait_until_warm(&store, &mut worker);
-    assert!(store.pool().has_damage());
+    assert!(store.pool().residency().has_damage());
     let error = get(&mut worker, b"B").expect_err("a page of B is damaged");
     assert!(matches!(&error, OpError::Damaged(text) if text.contains(&place.to_string())), "{error:?}");
     let view = worker.idle(|| viewed(&store));
@@ -222,7 +222,7 @@ fn a_stale_hint_hides_no_page_of_a_value() {
         set(&mut worker, name, &[7; 100]).unwrap();
     }
     let mut hinted: Vec<_> = names.iter().map(|name| worker.key(name)).collect();
-    worker.prefetch(DB, &mut hinted);
+    worker.prefetch().all(DB, &mut hinted);
     for name in &names {
         let key = worker.key(name);
         worker.remove(DB, &key).unwrap();

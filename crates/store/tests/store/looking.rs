@@ -16,28 +16,30 @@ type Operation = fn(&mut Worker, &Key<'_>, &[&[u8]]) -> Result<(), OpError>;
 
 /// Operations on a key of each type, which all change something.
 const CHANGES: &[(&str, Operation)] = &[
-    ("h", |w, key, new| w.hash_set(DB, key, &[(new[0], new[1])], FieldMode::All, Deadline::Keep).map(drop)),
-    ("h", |w, key, _| w.hash_renew(DB, key, b"7", |_| Ok::<_, ()>(b"renewed")).map(drop)),
-    ("h", |w, key, _| w.hash_remove(DB, key, &[b"7", b"9"]).map(drop)),
-    ("h", |w, key, _| w.hash_set_deadline(DB, key, &[b"7"], Some(9_999_999_999_999)).map(drop)),
-    ("s", |w, key, new| w.set_add(DB, key, new).map(drop)),
-    ("s", |w, key, _| w.set_remove(DB, key, &[b"7"]).map(drop)),
-    ("s", |w, key, _| w.set_pop(DB, key, 1, |_| (), |_| ()).map(drop)),
-    ("s", |w, key, _| w.set_pop(DB, key, 5, |_| (), |_| ()).map(drop)),
-    ("s", |w, key, new| w.set_replace(DB, key, new, None)),
-    ("z", |w, key, new| w.sorted_set_put(DB, key, &[(2.5, new[0])], &ScoreRule::default()).map(drop)),
-    ("z", |w, key, _| w.sorted_set_put(DB, key, &[(2.5, b"7")], &ScoreRule::default()).map(drop)),
-    ("z", |w, key, _| w.sorted_set_remove(DB, key, &[b"7"]).map(drop)),
+    ("h", |w, key, new| {
+        w.hash_at(DB, key).set(&[(new[0], new[1])], FieldMode::All, Deadline::Keep).map(drop)
+    }),
+    ("h", |w, key, _| w.hash_at(DB, key).renew(b"7", |_| Ok::<_, ()>(b"renewed")).map(drop)),
+    ("h", |w, key, _| w.hash_at(DB, key).remove(&[b"7", b"9"]).map(drop)),
+    ("h", |w, key, _| w.hash_at(DB, key).set_deadline(&[b"7"], Some(9_999_999_999_999)).map(drop)),
+    ("s", |w, key, new| w.set_at(DB, key).add(new).map(drop)),
+    ("s", |w, key, _| w.set_at(DB, key).remove(&[b"7"]).map(drop)),
+    ("s", |w, key, _| w.set_at(DB, key).pop(1, |_| (), |_| ()).map(drop)),
+    ("s", |w, key, _| w.set_at(DB, key).pop(5, |_| (), |_| ()).map(drop)),
+    ("s", |w, key, new| w.set_at(DB, key).replace(new, None)),
+    ("z", |w, key, new| w.sorted_set_at(DB, key).put(&[(2.5, new[0])], &ScoreRule::default()).map(drop)),
+    ("z", |w, key, _| w.sorted_set_at(DB, key).put(&[(2.5, b"7")], &ScoreRule::default()).map(drop)),
+    ("z", |w, key, _| w.sorted_set_at(DB, key).remove(&[b"7"]).map(drop)),
     ("z", |w, key, _| {
         let range = ScoredRange::Ranks { first: 1, last: 5 };
-        w.sorted_set_remove_range(DB, key, &range, false, RangeLimit::NONE, |_, _| ()).map(drop)
+        w.sorted_set_at(DB, key).remove_range(&range, false, RangeLimit::NONE, |_, _| ()).map(drop)
     }),
-    ("l", |w, key, new| w.list_push(DB, key, End::Left, new, false).map(drop)),
-    ("l", |w, key, _| w.list_pop(DB, key, End::Right, 3, |_| (), |_| ()).map(drop)),
-    ("l", |w, key, new| w.list_set(DB, key, 7, new[0]).map(drop)),
-    ("l", |w, key, new| w.list_insert(DB, key, true, b"7", new[0]).map(drop)),
-    ("l", |w, key, _| w.list_remove(DB, key, 0, b"7").map(drop)),
-    ("l", |w, key, _| w.list_trim(DB, key, 3, -4).map(drop)),
+    ("l", |w, key, new| w.list_at(DB, key).push(End::Left, new, false).map(drop)),
+    ("l", |w, key, _| w.list_at(DB, key).pop(End::Right, 3, |_| (), |_| ()).map(drop)),
+    ("l", |w, key, new| w.list_at(DB, key).set(7, new[0]).map(drop)),
+    ("l", |w, key, new| w.list_at(DB, key).insert(true, b"7", new[0]).map(drop)),
+    ("l", |w, key, _| w.list_at(DB, key).remove(0, b"7").map(drop)),
+    ("l", |w, key, _| w.list_at(DB, key).trim(3, -4).map(drop)),
     ("t", |w, key, new| {
         w.set(DB, key, NewValue::Bytes { bytes: new[1], raw: true }, Deadline::Clear).map(drop)
     }),
@@ -54,15 +56,16 @@ fn fill(worker: &mut Worker, suffix: &str, count: u32) {
         let element = number.to_string().into_bytes();
         let name = key("h");
         worker
-            .hash_set(DB, &worker.key(&name), &[(&element, &element)], FieldMode::All, Deadline::Keep)
+            .hash_at(DB, &worker.key(&name))
+            .set(&[(&element, &element)], FieldMode::All, Deadline::Keep)
             .unwrap();
         let name = key("s");
-        worker.set_add(DB, &worker.key(&name), &[&element]).unwrap();
+        worker.set_at(DB, &worker.key(&name)).add(&[&element]).unwrap();
         let name = key("z");
         let scored: &[(f64, &[u8])] = &[(f64::from(number), &element)];
-        worker.sorted_set_put(DB, &worker.key(&name), scored, &ScoreRule::default()).unwrap();
+        worker.sorted_set_at(DB, &worker.key(&name)).put(scored, &ScoreRule::default()).unwrap();
         let name = key("l");
-        worker.list_push(DB, &worker.key(&name), End::Right, &[&element], false).unwrap();
+        worker.list_at(DB, &worker.key(&name)).push(End::Right, &[&element], false).unwrap();
     }
     let name = key("t");
     let value = NewValue::Bytes { bytes: &[7; 600], raw: true };
@@ -91,9 +94,9 @@ fn a_look_changes_nothing() {
         }
         assert_eq!((store.change_count(), store.pool().allocated_pages()), (changes, pages), "{suffix}");
         let counts = [
-            worker.hash_len(DB, &worker.key(format!("h{suffix}").as_bytes())).unwrap(),
-            worker.set_len(DB, &worker.key(format!("s{suffix}").as_bytes())).unwrap(),
-            worker.list_len(DB, &worker.key(format!("l{suffix}").as_bytes())).unwrap(),
+            worker.hash_at(DB, &worker.key(format!("h{suffix}").as_bytes())).len().unwrap(),
+            worker.set_at(DB, &worker.key(format!("s{suffix}").as_bytes())).len().unwrap(),
+            worker.list_at(DB, &worker.key(format!("l{suffix}").as_bytes())).len().unwrap(),
         ];
         assert_eq!(counts, [u64::from(count); 3]);
         // Nothing was in the way but the look.
@@ -121,8 +124,8 @@ fn a_seed_says_what_is_drawn() {
             drawn.push(member.to_vec());
             ControlFlow::Continue(())
         };
-        worker.set_random(DB, &key, Draw::Distinct(5), |_| (), push).unwrap();
-        drawn.push(worker.random_key(DB).unwrap().unwrap());
+        worker.set_at(DB, &key).random(Draw::Distinct(5), |_| (), push).unwrap();
+        drawn.push(worker.database(DB).random_key().unwrap().unwrap());
         drawn
     };
     for seed in 0..50 {

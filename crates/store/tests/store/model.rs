@@ -107,7 +107,8 @@ pub fn compare_db(worker: &mut Worker, db: DbId, model: &Db) {
     let mut cursor = 0;
     loop {
         cursor = worker
-            .scan(db, cursor, 10, |key, info| {
+            .database(db)
+            .scan(cursor, 10, |key, info| {
                 let before = scanned.insert(key.to_vec(), (info.value_bytes, info.deadline));
                 assert!(before.is_none(), "{key:?} was given twice");
             })

@@ -3,7 +3,9 @@
 use std::sync::{mpsc, Arc};
 
 use stillframe_pagepool::device::SimDevice;
-use stillframe_store::{DbId, Deadline, Fault, Key, NewValue, OpError, Options, Store, Worker};
+use stillframe_store::{
+    DbId, Deadline, Fault, Key, NewValue, OpError, Options, Reach, SlabNeeds, Store, Worker,
+};
 
 use stillframe_testkit::seed;
 
@@ -62,7 +64,10 @@ fn alone<R>(
     loop {
         let alone = worker.stop_others().unwrap();
         let keys: Vec<(DbId, Key<'_>)> = names.iter().map(|name| (DB, worker.key(name))).collect();
-        match worker.resolve_changes(&keys, change_count) {
+        match worker.resolve_reaching(
+            keys.iter().map(|(db, key)| (*db, *key, Reach::WHOLE)),
+            &SlabNeeds::any(change_count),
+        ) {
             Ok(()) => return change(&mut worker),
             Err(OpError::Fault(fault)) => {
                 drop(alone);
@@ -154,7 +159,9 @@ fn change(worker: &mut Worker, random: &mut fastrand::Rng, one: &[u8], other: &[
         2 => drop(worker.remove(DB, &from)?),
         3 => {
             let len = worker.entry(DB, &from)?.map_or(0, |entry| entry.value_bytes);
-            worker.write_range(DB, &from, len.saturating_sub(random.u64(..50)), &value_of(random))?;
+            worker
+                .string_at(DB, &from)
+                .write_range(len.saturating_sub(random.u64(..50)), &value_of(random))?;
         }
         4 => drop(worker.rename((DB, &from), (DB, &to))?),
         5 => drop(worker.copy((DB, &from), (DB, &to))?),

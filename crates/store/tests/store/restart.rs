@@ -106,7 +106,7 @@ fn operations_fault_before_they_change_anything() {
             0 => expected[index] = vec![7; random.usize(..20_000)],
             1 => {
                 let length = retried(&store, &mut worker, |worker| {
-                    worker.write_range(db, &worker.key(name), 10, b"written")
+                    worker.string_at(db, &worker.key(name)).write_range(10, b"written")
                 });
                 assert_eq!(length, expected[index].len() as u64);
                 expected[index][10..17].copy_from_slice(b"written");
@@ -159,8 +159,11 @@ fn expiry_goes_on_after_a_restart() {
     wait_until_warm(&store, &mut worker);
     worker.set_now(70_000);
     let mut expired = 0;
-    worker.expire_cycle(std::time::Duration::from_secs(5), |at, _| expired += u32::from(at == db)).unwrap();
-    assert_eq!((expired, worker.expired_count()), (1_000, 1_000));
+    worker
+        .upkeep()
+        .expire_cycle(std::time::Duration::from_secs(5), |at, _| expired += u32::from(at == db))
+        .unwrap();
+    assert_eq!((expired, worker.expired_counts().0), (1_000, 1_000));
     assert_eq!(store.db_stats(db).key_count, 1_000);
     assert_eq!(store.db_stats(db).deadline_count, 0);
     store.check().unwrap();
@@ -196,7 +199,7 @@ fn garbage_survives_a_restart() {
             let value = NewValue::Bytes { bytes: &[1; 900], raw: false };
             worker.set(DbId(0), &key, value, Deadline::Clear).unwrap();
         }
-        worker.flush_db(DbId(0)).unwrap();
+        worker.database(DbId(0)).flush().unwrap();
         worker.idle(|| store.checkpoint()).unwrap();
     }
     let store = open(&dir, Options::default());
@@ -222,7 +225,7 @@ fn reads_and_refused_writes_leave_pages_clean() {
     for number in 0..2_000u32 {
         let name = number.to_string();
         let mut key = worker.key(name.as_bytes());
-        worker.prefetch(db, std::slice::from_mut(&mut key));
+        worker.prefetch().all(db, std::slice::from_mut(&mut key));
         assert_eq!(worker.get(db, &key, |value| value.len()).unwrap(), Some(value_of(number).len() as u64));
         assert!(worker.touch(db, &key).unwrap() && worker.entry(db, &key).unwrap().is_some());
         assert!(worker.set_deadline(db, &key, None).unwrap());
@@ -230,8 +233,8 @@ fn reads_and_refused_writes_leave_pages_clean() {
         assert!(!worker.remove(db, &worker.key(absent.as_bytes())).unwrap());
         assert!(!worker.set_deadline(db, &worker.key(absent.as_bytes()), Some(5)).unwrap());
     }
-    assert!(worker.random_key(db).unwrap().is_some());
-    while worker.scan(db, 0, 10_000, |_, _| ()).unwrap() != 0 {}
+    assert!(worker.database(db).random_key().unwrap().is_some());
+    while worker.database(db).scan(0, 10_000, |_, _| ()).unwrap() != 0 {}
     assert_eq!(worker.idle(|| store.checkpoint()).unwrap().pages_changed, CATALOG_PAGES);
 }
 
@@ -245,7 +248,7 @@ fn writes_into_large_values_dirty_single_pages() {
     let value = vec![1; 8 << 20];
     worker.set(db, &key, NewValue::Bytes { bytes: &value, raw: true }, Deadline::Clear).unwrap();
     worker.idle(|| store.checkpoint()).unwrap();
-    worker.write_range(db, &key, 5 << 20, b"changed").unwrap();
+    worker.string_at(db, &key).write_range(5 << 20, b"changed").unwrap();
     assert_eq!(worker.idle(|| store.checkpoint()).unwrap().pages_changed, CATALOG_PAGES + 1);
 }
 

@@ -51,7 +51,8 @@ fn exactly_once(hash_bits: u32, stable_count: usize) {
             loop {
                 let count = random.usize(1..200);
                 cursor = worker
-                    .scan(DB, cursor, count, |key, _| {
+                    .database(DB)
+                    .scan(cursor, count, |key, _| {
                         if key.starts_with(b"stable:") {
                             assert!(seen.insert(key.to_vec()), "{key:?} was given twice");
                         }
@@ -91,7 +92,7 @@ fn a_step_gives_about_as_many_keys_as_asked_for() {
     let (mut cursor, mut steps) = (0, 0);
     loop {
         let mut given = 0;
-        cursor = worker.scan(DB, cursor, 10, |_, _| given += 1).unwrap();
+        cursor = worker.database(DB).scan(cursor, 10, |_, _| given += 1).unwrap();
         steps += 1;
         assert!(given <= 14, "{given} keys in a step of 10");
         if cursor == 0 {
@@ -114,7 +115,7 @@ fn random_keys_are_even() {
     }
     let mut counts = vec![0f64; key_count];
     for _ in 0..draws {
-        let key = worker.random_key(DB).unwrap().unwrap();
+        let key = worker.database(DB).random_key().unwrap().unwrap();
         counts[std::str::from_utf8(&key).unwrap().parse::<usize>().unwrap()] += 1.0;
     }
     let expected = draws as f64 / key_count as f64;
@@ -136,7 +137,7 @@ fn random_keys_are_found_among_expired_ones() {
     }
     set(&mut worker, "alive", 3);
     worker.set_now(20);
-    assert_eq!(worker.random_key(DB).unwrap().as_deref(), Some(&b"alive"[..]));
+    assert_eq!(worker.database(DB).random_key().unwrap().as_deref(), Some(&b"alive"[..]));
     assert!(worker.remove(DB, &worker.key(b"alive")).unwrap());
-    assert_eq!(worker.random_key(DB).unwrap(), None);
+    assert_eq!(worker.database(DB).random_key().unwrap(), None);
 }

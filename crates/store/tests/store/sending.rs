@@ -29,7 +29,7 @@ fn set(worker: &mut Worker, name: &str, value: &[u8]) {
 
 fn begin(worker: &mut Worker, name: &str) -> Option<Sending> {
     let key = worker.key(name.as_bytes());
-    worker.begin_sending(DB, &key, |len| 0..len).unwrap()
+    worker.string_at(DB, &key).begin_sending(|len| 0..len).unwrap()
 }
 
 /// All of it, in parts that end anywhere.
@@ -74,11 +74,11 @@ fn a_value_stays_as_it_was_when_it_was_asked_for() {
         ("a shorter value", |worker, _| set(worker, "key", b"short")),
         ("a part", |worker, new| {
             let key = worker.key(b"key");
-            worker.write_range(DB, &key, 700_000, &new[..5_000]).unwrap();
+            worker.string_at(DB, &key).write_range(700_000, &new[..5_000]).unwrap();
         }),
         ("more", |worker, new| {
             let key = worker.key(b"key");
-            worker.write_range(DB, &key, LEN as u64, new).unwrap();
+            worker.string_at(DB, &key).write_range(LEN as u64, new).unwrap();
         }),
         ("removal", |worker, _| {
             let key = worker.key(b"key");
@@ -89,7 +89,7 @@ fn a_value_stays_as_it_was_when_it_was_asked_for() {
             worker.rename((DB, &key.attach(b"key")), (DB, &other.attach(b"other"))).unwrap();
             set(worker, "other", b"x");
         }),
-        ("emptying", |worker, _| worker.flush_db(DB).unwrap()),
+        ("emptying", |worker, _| worker.database(DB).flush().unwrap()),
         ("its end", |worker, _| {
             let key = worker.key(b"key");
             worker.set_deadline(DB, &key, Some(worker.now() + 1)).unwrap();
@@ -109,7 +109,7 @@ fn a_value_stays_as_it_was_when_it_was_asked_for() {
         assert!(read(&mut worker, &sending) == old, "{what}");
         worker.idle(|| store.check()).unwrap();
         drop(sending);
-        worker.flush_db(DB).unwrap();
+        worker.database(DB).flush().unwrap();
         wait_for_garbage(&store, &mut worker);
         set(&mut worker, "other", b"x");
         assert_eq!(allocated(&store), before, "{what}");
@@ -136,7 +136,7 @@ fn readers_beside_writers_see_one_value_each() {
                     let key = worker.key(name.as_bytes());
                     match random.u8(..8) {
                         0 => drop(worker.remove(DB, &key).unwrap()),
-                        1 => worker.flush_db(DB).unwrap(),
+                        1 => worker.database(DB).flush().unwrap(),
                         _ => set(
                             &mut worker,
                             name,
@@ -185,7 +185,7 @@ fn values_that_are_copied_sooner_are_not_kept() {
     let kept: Vec<_> = names.iter().map_while(|name| begin(&mut worker, name)).collect();
     assert!(kept.len() > 100 && kept.len() < 400, "{}", kept.len());
     let begun: Vec<_> = std::iter::from_fn(|| worker.begin_incoming(1 << 20).ok()).take(400).collect();
-    worker.flush_db(DB).unwrap();
+    worker.database(DB).flush().unwrap();
     worker.idle(|| store.checkpoint()).expect("all of them fit a catalog");
     assert!(begun.len() > 100 && begun.len() < 400, "{}", begun.len());
     for sending in &kept {
@@ -254,7 +254,8 @@ fn values_larger_than_memory_are_read_by_parts() {
             scope.spawn(move || {
                 let mut worker = store.nonblocking_worker().unwrap();
                 let key = worker.key(b"key");
-                let sending = worker.begin_sending(DB, &key, |len| first..len).unwrap().expect("it is large");
+                let sending =
+                    worker.string_at(DB, &key).begin_sending(|len| first..len).unwrap().expect("it is large");
                 let mut at = 0;
                 while at < sending.len_bytes() {
                     let mut part = Vec::new();
@@ -277,7 +278,7 @@ fn values_larger_than_memory_are_read_by_parts() {
             });
         }
     });
-    assert!(store.pool().evicts());
+    assert!(store.pool().room().evicts());
     let mut worker = store.nonblocking_worker().unwrap();
     let part = |worker: &mut Worker| {
         let bytes = |value: StrRef<'_>| {
@@ -285,7 +286,7 @@ fn values_larger_than_memory_are_read_by_parts() {
             value.chunks(20_000_000, 20_010_000, |chunk| part.extend_from_slice(chunk));
             part
         };
-        worker.get_part(DB, &worker.key(b"key"), |_| 20_000_000..20_010_000, bytes)
+        worker.string_at(DB, &worker.key(b"key")).get_part(|_| 20_000_000..20_010_000, bytes)
     };
     let found = loop {
         match part(&mut worker) {
@@ -315,27 +316,30 @@ fn a_copy_made_by_parts_is_used_if_its_source_is_still_there() {
     set(&mut worker, "key", &old);
     let key = worker.key(b"key");
     let other = worker.key(b"other");
-    assert!(worker.begin_duplicate(DB, &key, true).unwrap().is_none(), "nobody reads it");
-    assert!(worker.begin_duplicate(DB, &other, false).unwrap().is_none(), "it is short");
+    assert!(worker.string_at(DB, &key).begin_duplicate(true).unwrap().is_none(), "nobody reads it");
+    assert!(worker.string_at(DB, &other).begin_duplicate(false).unwrap().is_none(), "it is short");
 
     let reader = begin(&mut worker, "key").expect("it is large");
-    let mut copy = worker.begin_duplicate(DB, &key, true).unwrap().expect("somebody reads it");
+    let mut copy = worker.string_at(DB, &key).begin_duplicate(true).unwrap().expect("somebody reads it");
     assert!(!copy.step().unwrap());
     worker.idle(|| store.checkpoint()).unwrap();
     finish(&mut worker, &mut copy);
-    assert!(worker.is_source(DB, &key, &copy).unwrap());
-    assert!(worker.replace_by_duplicate(DB, &key, &copy).unwrap());
-    assert!(!worker.replace_by_duplicate(DB, &key, &copy).unwrap(), "the source is another one now");
+    assert!(worker.string_at(DB, &key).is_source(&copy).unwrap());
+    assert!(worker.string_at(DB, &key).replace_by_duplicate(&copy).unwrap());
+    assert!(
+        !worker.string_at(DB, &key).replace_by_duplicate(&copy).unwrap(),
+        "the source is another one now"
+    );
     drop(copy);
     let pages = allocated(&store);
-    worker.write_range(DB, &key, 700_000, b"changed").unwrap();
+    worker.string_at(DB, &key).write_range(700_000, b"changed").unwrap();
     assert_eq!(allocated(&store), pages, "it is changed in place");
     assert!(get(&mut worker, b"key")[700_000..].starts_with(b"changed"));
     assert!(read(&mut worker, &reader) == old);
     drop(reader);
 
     let changed = get(&mut worker, b"key");
-    let mut copy = worker.begin_duplicate(DB, &key, false).unwrap().expect("it is large");
+    let mut copy = worker.string_at(DB, &key).begin_duplicate(false).unwrap().expect("it is large");
     finish(&mut worker, &mut copy);
     assert!(worker.copy_duplicate((DB, &key), (DB, &other), &copy).unwrap());
     drop(copy);
@@ -345,7 +349,7 @@ fn a_copy_made_by_parts_is_used_if_its_source_is_still_there() {
         |worker, new| set(worker, "key", new),
         |worker, new| {
             let key = worker.key(b"key");
-            worker.write_range(DB, &key, 5, &new[..10]).unwrap();
+            worker.string_at(DB, &key).write_range(5, &new[..10]).unwrap();
         },
         |worker, _| {
             let key = worker.key(b"key");
@@ -353,12 +357,12 @@ fn a_copy_made_by_parts_is_used_if_its_source_is_still_there() {
         },
     ];
     for change in changes {
-        let mut copy = worker.begin_duplicate(DB, &key, false).unwrap().expect("it is large");
+        let mut copy = worker.string_at(DB, &key).begin_duplicate(false).unwrap().expect("it is large");
         assert!(!copy.step().unwrap());
         change(&mut worker, &new);
         finish(&mut worker, &mut copy);
-        assert!(!worker.is_source(DB, &key, &copy).unwrap());
-        assert!(!worker.replace_by_duplicate(DB, &key, &copy).unwrap());
+        assert!(!worker.string_at(DB, &key).is_source(&copy).unwrap());
+        assert!(!worker.string_at(DB, &key).replace_by_duplicate(&copy).unwrap());
         worker.idle(|| drop(copy));
     }
     set(&mut worker, "other", b"x");

@@ -27,16 +27,18 @@ fn change(worker: &mut Worker, under_way: &mut UnderWay, random: &mut fastrand::
     let name = format!("key:{}", random.u32(..600)).into_bytes();
     let key = worker.key(&name);
     match random.u32(..400) {
-        0 => worker.flush_db(db).unwrap(),
-        1 => worker.swap_db(DbId(0), db).unwrap(),
-        3 => drop(worker.expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap()),
+        0 => worker.database(db).flush().unwrap(),
+        1 => worker.database(DbId(0)).swap_with(db).unwrap(),
+        3 => drop(worker.upkeep().expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap()),
         // Its bytes come over many steps.
         2 => under_way.arriving = worker.begin_incoming(random.u64(70_000..1_500_000)).ok(),
         // Freed in the background.
-        4 => under_way.leaving = worker.begin_sending(db, &key, |len| 0..len).unwrap(),
-        5..=7 => drop(worker.write_range(db, &key, random.u64(1_100_000..1_300_000), b"x").unwrap()),
+        4 => under_way.leaving = worker.string_at(db, &key).begin_sending(|len| 0..len).unwrap(),
+        5..=7 => {
+            _ = worker.string_at(db, &key).write_range(random.u64(1_100_000..1_300_000), b"x").unwrap();
+        }
         8..=40 => drop(worker.remove(db, &key).unwrap()),
-        41..=60 => drop(worker.write_range(db, &key, random.u64(..30_000), &[3; 300]).unwrap()),
+        41..=60 => drop(worker.string_at(db, &key).write_range(random.u64(..30_000), &[3; 300]).unwrap()),
         _ => {
             let len = if random.u32(..20) == 0 { 20_000 } else { 600 };
             let value = vec![random.u8(..); random.usize(..len)];
@@ -97,7 +99,7 @@ fn churn(store: &Store, seed: u64, now: &AtomicU64) -> u64 {
 /// Empties everything and returns how many pages are left.
 fn pages_of_nothing(store: &Store) -> u64 {
     let mut worker = store.nonblocking_worker().unwrap();
-    (0..DATABASES).for_each(|db| worker.flush_db(DbId(db)).unwrap());
+    (0..DATABASES).for_each(|db| worker.database(DbId(db)).flush().unwrap());
     wait_for_garbage(store, &mut worker);
     store.check().unwrap();
     store.pool().stats().allocated_pages

@@ -95,29 +95,29 @@ fn get(worker: &mut Worker, name: &str) -> bool {
 fn an_operation_is_a_step() {
     let (_store, mut worker, log, _dir) = open();
     let (key, pairs) = (worker.key(b"h"), [(&b"a"[..], &b"1"[..]), (b"b", b"2"), (b"c", b"3")]);
-    worker.hash_set(DB, &key, &pairs, FieldMode::All, Deadline::Clear).unwrap();
+    worker.hash_at(DB, &key).set(&pairs, FieldMode::All, Deadline::Clear).unwrap();
     assert!(!get(&mut worker, "nothing"));
-    worker.hash_remove(DB, &key, &[&b"a"[..], b"b", b"c"]).unwrap();
+    worker.hash_at(DB, &key).remove(&[&b"a"[..], b"b", b"c"]).unwrap();
     // The key goes with its last field.
     assert_eq!(log.steps(), [(Cause::Call, 3), (Cause::Call, 4)]);
-    worker.flush_db(DB).unwrap();
+    worker.database(DB).flush().unwrap();
     assert_eq!(log.take(), [Heard::Begin(Cause::Call), Heard::Effect(None), Heard::End(3)]);
 }
 
 #[test]
 fn several_operations_are_one_step_if_they_are_to_be() {
     let (_store, mut worker, log, _dir) = open();
-    worker.begin_step();
-    worker.name_call(Some("first"));
+    worker.steps().begin();
+    worker.steps().name_call(Some("first"));
     set(&mut worker, "a", Deadline::Clear);
-    worker.name_call(None);
+    worker.steps().name_call(None);
     set(&mut worker, "b", Deadline::Clear);
     assert!(get(&mut worker, "a"));
-    worker.end_step();
+    worker.steps().end();
     // Without a change there is none.
-    worker.begin_step();
+    worker.steps().begin();
     assert!(get(&mut worker, "a"));
-    worker.end_step();
+    worker.steps().end();
     set(&mut worker, "c", Deadline::Clear);
     let first = [Heard::Begin(Cause::Call), Heard::Effect(Some("first")), Heard::Effect(None), Heard::End(1)];
     let second = [Heard::Begin(Cause::Call), Heard::Effect(None), Heard::End(2)];
@@ -127,7 +127,7 @@ fn several_operations_are_one_step_if_they_are_to_be() {
 #[test]
 fn a_step_that_is_left_open_ends_with_its_worker() {
     let (_store, mut worker, log, _dir) = open();
-    worker.begin_step();
+    worker.steps().begin();
     set(&mut worker, "a", Deadline::Clear);
     drop(worker);
     assert_eq!(log.take(), [Heard::Begin(Cause::Call), Heard::Effect(None), Heard::End(1)]);
@@ -144,16 +144,16 @@ fn what_expires_is_a_step_of_its_own() {
     assert!(!get(&mut worker, "a"));
     assert_eq!(log.steps(), [(Cause::Expiry, 1)]);
     // Within a step of the caller's it is part of that: whatever follows there stands on it.
-    worker.begin_step();
+    worker.steps().begin();
     assert!(!get(&mut worker, "b"));
     set(&mut worker, "b", Deadline::Clear);
-    worker.end_step();
+    worker.steps().end();
     assert_eq!(log.steps(), [(Cause::Call, 2)]);
     // A write in its place is one step with it.
     set(&mut worker, "c", Deadline::Clear);
     assert_eq!(log.steps(), [(Cause::Call, 2)]);
     worker.set_now(100_000);
-    worker.expire_cycle(Duration::from_secs(1), |_, _| {}).unwrap();
+    worker.upkeep().expire_cycle(Duration::from_secs(1), |_, _| {}).unwrap();
     assert_eq!(log.steps(), [(Cause::Expiry, 1); 2]);
 }
 
@@ -161,18 +161,18 @@ fn what_expires_is_a_step_of_its_own() {
 fn expired_fields_go_in_a_step_and_evictions_in_theirs() {
     let (_store, mut worker, log, _dir) = open();
     let (key, pairs) = (worker.key(b"h"), [(&b"a"[..], &b"1"[..]), (b"b", b"2"), (b"c", b"3")]);
-    worker.hash_set(DB, &key, &pairs, FieldMode::All, Deadline::Clear).unwrap();
-    worker.hash_set_deadline(DB, &key, &[&b"a"[..], b"b"], Some(1_010)).unwrap();
+    worker.hash_at(DB, &key).set(&pairs, FieldMode::All, Deadline::Clear).unwrap();
+    worker.hash_at(DB, &key).set_deadline(&[&b"a"[..], b"b"], Some(1_010)).unwrap();
     log.take();
     worker.set_now(100_000);
-    worker.expire_cycle(Duration::from_secs(1), |_, _| {}).unwrap();
+    worker.upkeep().expire_cycle(Duration::from_secs(1), |_, _| {}).unwrap();
     assert_eq!(log.steps(), [(Cause::Expiry, 2)]);
     let policy = EvictionPolicy { candidates: Candidates::All, preference: Preference::Random };
-    worker.evict(policy, 5).unwrap();
+    worker.upkeep().evict(policy, 5).unwrap();
     assert_eq!(log.steps(), [(Cause::Eviction, 1)]);
-    assert_eq!(worker.set_cause(Cause::Load), Cause::Call);
+    assert_eq!(worker.steps().set_cause(Cause::Load), Cause::Call);
     set(&mut worker, "k", Deadline::Clear);
-    assert_eq!((log.steps(), worker.set_cause(Cause::Call)), (vec![(Cause::Load, 1)], Cause::Load));
+    assert_eq!((log.steps(), worker.steps().set_cause(Cause::Call)), (vec![(Cause::Load, 1)], Cause::Load));
 }
 
 #[test]
@@ -192,13 +192,13 @@ fn a_listener_hears_while_its_ear_is_open() {
     let whole = |position| vec![Heard::Begin(Cause::Call), Heard::Effect(None), Heard::End(position)];
     assert_eq!(second.take(), whole(1));
     // One that begins to hear within a step hears its beginning before the rest.
-    worker.begin_step();
+    worker.steps().begin();
     set(&mut worker, "a", Deadline::Clear);
     first.ear().open();
     set(&mut worker, "b", Deadline::Clear);
     second.ear().close();
     set(&mut worker, "c", Deadline::Clear);
-    worker.end_step();
+    worker.steps().end();
     let two = [Heard::Begin(Cause::Call), Heard::Effect(None), Heard::Effect(None), Heard::End(2)];
     assert_eq!((first.take(), second.take()), (two.to_vec(), two.to_vec()));
     first.ear().close();
@@ -271,10 +271,10 @@ fn steps_on_a_key_are_told_one_after_the_other() {
                         worker.set(DB, &key, NewValue::Int(round), Deadline::At(1_001 + round)).unwrap();
                     } else {
                         let _locks = worker.lock(&[(DB, key)], true);
-                        worker.begin_step();
+                        worker.steps().begin();
                         worker.set(DB, &key, NewValue::Int(round), Deadline::Clear).unwrap();
                         worker.remove(DB, &key).unwrap();
-                        worker.end_step();
+                        worker.steps().end();
                     }
                     worker.quiesce();
                 }

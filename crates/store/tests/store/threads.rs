@@ -35,7 +35,7 @@ fn churn(worker: &mut Worker, random: &mut fastrand::Rng, key_count: u32) {
     let number = random.u32(..key_count);
     let name = format!("key:{number}").into_bytes();
     let mut key = worker.key(&name);
-    worker.prefetch(DB, std::slice::from_mut(&mut key));
+    worker.prefetch().all(DB, std::slice::from_mut(&mut key));
     match random.u32(..10) {
         0..=3 => {
             let bytes = value_for(number, random);
@@ -83,7 +83,7 @@ fn churned(hash_bits: u32, key_count: u32) {
     run_threads(&store, Duration::from_millis(1500), |worker, random| {
         churn(worker, random, key_count);
         if random.u32(..2000) == 0 {
-            worker.expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap();
+            worker.upkeep().expire_cycle(Duration::from_millis(1), |_, _| ()).unwrap();
         }
     });
     wait_for_garbage(&store, &mut store.nonblocking_worker().unwrap());
@@ -252,7 +252,7 @@ fn expired_entries_leave_the_count_when_they_are_met() {
                 let mut worker = store.nonblocking_worker().unwrap();
                 worker.set_now(WRITER_NOW + 10_000);
                 while !stop.load(Ordering::Relaxed) {
-                    worker.expire_cycle(Duration::from_micros(50), |_, _| ()).unwrap();
+                    worker.upkeep().expire_cycle(Duration::from_micros(50), |_, _| ()).unwrap();
                     worker.quiesce();
                 }
             });
@@ -266,7 +266,7 @@ fn expired_entries_leave_the_count_when_they_are_met() {
             let locks = (round % 2 == 0).then(|| worker.lock(&keys.map(|key| (DB, key)), false));
             let met = worker.entry(DB, &keys[0]).unwrap();
             drop(locks);
-            worker.remove_left_expired().unwrap();
+            worker.upkeep().remove_left_expired().unwrap();
             // The scope would wait for the others for ever.
             let key_count = store.db_stats(DB).key_count;
             stop.store(met.is_some() || key_count != 0, Ordering::Relaxed);
@@ -291,12 +291,12 @@ fn what_expired_under_a_shared_lock_set_is_removed_after_it() {
     worker.set_now(1_002);
     let locks = worker.lock(&keys.map(|key| (DB, key)), false);
     assert!(worker.get(DB, &keys[0], |_| ()).unwrap().is_none());
-    worker.remove_left_expired().unwrap();
+    worker.upkeep().remove_left_expired().unwrap();
     assert_eq!(store.db_stats(DB).key_count, 1, "others may still read it");
     drop(locks);
-    worker.remove_left_expired().unwrap();
+    worker.upkeep().remove_left_expired().unwrap();
     assert_eq!(store.db_stats(DB).key_count, 0);
-    assert_eq!(worker.expired_count(), 1);
+    assert_eq!(worker.expired_counts().0, 1);
 }
 
 /// Cuts come between commands: pairs of keys that change together are equal in every view.
@@ -355,8 +355,8 @@ fn databases_are_exchanged_between_commands() {
     let dir = TempDir::new("store");
     let store = open(&dir, Options { worker_count: WORKERS as usize, ..Options::default() });
     run_threads(&store, Duration::from_millis(500), |worker, random| match random.u32(..200) {
-        0 => worker.swap_db(DbId(0), DbId(1)).unwrap(),
-        1 => worker.flush_db(DbId(1)).unwrap(),
+        0 => worker.database(DbId(0)).swap_with(DbId(1)).unwrap(),
+        1 => worker.database(DbId(1)).flush().unwrap(),
         _ => churn(worker, random, 500),
     });
     wait_for_garbage(&store, &mut store.nonblocking_worker().unwrap());

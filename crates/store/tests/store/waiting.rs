@@ -30,10 +30,10 @@ fn fill(worker: &mut Worker) {
     for number in 0..ELEMENTS {
         let (name, value) = (format!("e{number}"), vec![b'v'; 200]);
         let name = name.as_bytes();
-        worker.hash_set(DB, &hash, &[(name, &value[..])], FieldMode::All, Deadline::Clear).unwrap();
-        worker.set_add(DB, &set, &[name]).unwrap();
-        worker.list_push(DB, &list, End::Right, &[name], false).unwrap();
-        worker.sorted_set_put(DB, &sorted, &[(f64::from(number), name)], &ScoreRule::default()).unwrap();
+        worker.hash_at(DB, &hash).set(&[(name, &value[..])], FieldMode::All, Deadline::Clear).unwrap();
+        worker.set_at(DB, &set).add(&[name]).unwrap();
+        worker.list_at(DB, &list).push(End::Right, &[name], false).unwrap();
+        worker.sorted_set_at(DB, &sorted).put(&[(f64::from(number), name)], &ScoreRule::default()).unwrap();
         worker.quiesce();
     }
     let value = vec![b'l'; LONG];
@@ -55,7 +55,10 @@ fn strings(worker: &mut Worker) {
         let found = worker.get(DB, &key, |value| value.to_vec()).unwrap();
         assert!(found == Some(value_of(number)), "{name}");
         match number % 16 {
-            0 => assert_eq!(worker.write_range(DB, &key, 0, b"w").unwrap() as usize, value_of(number).len()),
+            0 => assert_eq!(
+                worker.string_at(DB, &key).write_range(0, b"w").unwrap() as usize,
+                value_of(number).len()
+            ),
             1 => assert!(worker.set(DB, &key, NewValue::Int(1), Deadline::Clear).unwrap()),
             2 => assert!(worker.remove(DB, &key).unwrap()),
             3 => assert!(worker.rename((DB, &key), (DbId(1), &key)).unwrap()),
@@ -72,7 +75,10 @@ fn walks(worker: &mut Worker) {
     let mut names = BTreeMap::<Vec<u8>, u32>::new();
     let mut cursor = 0;
     loop {
-        cursor = worker.scan(DB, cursor, 100, |key, _| *names.entry(key.to_vec()).or_default() += 1).unwrap();
+        cursor = worker
+            .database(DB)
+            .scan(cursor, 100, |key, _| *names.entry(key.to_vec()).or_default() += 1)
+            .unwrap();
         if cursor == 0 {
             break;
         }
@@ -81,7 +87,8 @@ fn walks(worker: &mut Worker) {
     let mut found = BTreeSet::new();
     loop {
         let next = worker
-            .hash_scan(DB, &hash, cursor, 50, |field| assert!(found.insert(field.field.to_vec())))
+            .hash_at(DB, &hash)
+            .scan(cursor, 50, |field| assert!(found.insert(field.field.to_vec())))
             .unwrap();
         cursor = next.unwrap();
         if cursor == 0 {
@@ -98,26 +105,20 @@ fn walks(worker: &mut Worker) {
         given.set(given.get() + 1);
         ControlFlow::Continue(())
     };
-    assert!(worker.set_for_each(DB, &set, begin, &mut take).unwrap());
+    assert!(worker.set_at(DB, &set).for_each(begin, &mut take).unwrap());
     assert_eq!((counted.get(), given.get()), (u64::from(ELEMENTS), u64::from(ELEMENTS)));
-    assert!(worker.list_range(DB, &list, 0, -1, begin, &mut take).unwrap());
+    assert!(worker.list_at(DB, &list).range(0, -1, begin, &mut take).unwrap());
     assert_eq!((counted.get(), given.get()), (u64::from(ELEMENTS), u64::from(ELEMENTS)));
     let scored = |member: &[u8], _: f64| take(member);
     assert!(worker
-        .sorted_set_range(
-            DB,
-            &sorted,
-            &ScoredRange::ALL,
-            true,
-            stillframe_store::RangeLimit::NONE,
-            begin,
-            scored
-        )
+        .sorted_set_at(DB, &sorted)
+        .range(&ScoredRange::ALL, true, stillframe_store::RangeLimit::NONE, begin, scored)
         .unwrap());
     assert_eq!((counted.get(), given.get()), (u64::from(ELEMENTS), u64::from(ELEMENTS)));
     let mut places = Vec::new();
     worker
-        .list_pos(DB, &list, &b"e4321"[..], true, u64::MAX, |place| {
+        .list_at(DB, &list)
+        .pos(&b"e4321"[..], true, u64::MAX, |place| {
             places.push(place);
             true
         })
@@ -128,7 +129,7 @@ fn walks(worker: &mut Worker) {
 fn elements(worker: &mut Worker) {
     let [hash, set, list, sorted, long] = keys(worker);
     assert_eq!(
-        worker.get_part(DB, &long, |_| 2_000_000..2_000_001, |value| value.len()).unwrap(),
+        worker.string_at(DB, &long).get_part(|_| 2_000_000..2_000_001, |value| value.len()).unwrap(),
         Some(LONG as u64)
     );
     assert_eq!(worker.get(DB, &long, |value| value.to_vec().len()).unwrap(), Some(LONG));
@@ -137,26 +138,27 @@ fn elements(worker: &mut Worker) {
         let name = format!("e{}", random.u32(..ELEMENTS));
         let name = name.as_bytes();
         let mut is_there = [false; 3];
-        worker.hash_get(DB, &hash, [name].into_iter(), |_, value| is_there[0] = value.is_some()).unwrap();
-        worker.set_contains(DB, &set, [name].into_iter(), |_, found| is_there[1] = found).unwrap();
+        worker.hash_at(DB, &hash).get([name].into_iter(), |_, value| is_there[0] = value.is_some()).unwrap();
+        worker.set_at(DB, &set).contains([name].into_iter(), |_, found| is_there[1] = found).unwrap();
         worker
-            .sorted_set_scores(DB, &sorted, [name].into_iter(), |_, score| is_there[2] = score.is_some())
+            .sorted_set_at(DB, &sorted)
+            .scores([name].into_iter(), |_, score| is_there[2] = score.is_some())
             .unwrap();
         assert_eq!(is_there, [true; 3]);
-        assert!(worker.sorted_set_rank(DB, &sorted, name, false).unwrap().1.is_some());
-        worker.hash_set(DB, &hash, &[(name, &b"other"[..])], FieldMode::All, Deadline::Clear).unwrap();
+        assert!(worker.sorted_set_at(DB, &sorted).rank(name, false).unwrap().1.is_some());
+        worker.hash_at(DB, &hash).set(&[(name, &b"other"[..])], FieldMode::All, Deadline::Clear).unwrap();
     }
     let taken = std::cell::Cell::new(0);
     let (begin, take) = (|_| taken.set(0), || taken.set(taken.get() + 1));
-    worker.list_pop(DB, &list, End::Left, 100, begin, |_| take()).unwrap();
+    worker.list_at(DB, &list).pop(End::Left, 100, begin, |_| take()).unwrap();
     assert_eq!(taken.get(), 100);
-    worker.set_pop(DB, &set, 100, begin, |_| take()).unwrap();
+    worker.set_at(DB, &set).pop(100, begin, |_| take()).unwrap();
     assert_eq!(taken.get(), 100);
     let draw = |_: stillframe_store::FieldRef<'_>| {
         take();
         ControlFlow::Continue(())
     };
-    worker.hash_random(DB, &hash, Draw::Distinct(100), begin, draw).unwrap();
+    worker.hash_at(DB, &hash).random(Draw::Distinct(100), begin, draw).unwrap();
     assert_eq!(taken.get(), 100);
     assert!(worker.memory_bytes(DB, &sorted).unwrap().is_some());
     worker.resolve(&[(DB, hash), (DB, long)]).unwrap();
@@ -173,7 +175,7 @@ fn run(options: Options) {
         let store = open(&dir, Options { checkpoint_on_drop: false, ..options.clone() });
         let mut worker = store.worker();
         part(&mut worker);
-        worker.idle(|| store.pool().wait_until_warm());
+        worker.idle(|| store.pool().residency().wait_until_warm());
     }
     // The other kind says what it misses.
     let store = open(&dir, options);

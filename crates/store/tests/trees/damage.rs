@@ -120,7 +120,7 @@ fn a_damaged_page_is_never_served_and_does_not_keep_a_dropped_tree() {
         assert!(store.drop_tree("t").unwrap());
         store.checkpoint().unwrap();
         // What a damaged slab keeps in use goes with the last data.
-        store.nonblocking_worker().unwrap().flush_db(DbId(0)).unwrap();
+        store.nonblocking_worker().unwrap().database(DbId(0)).flush().unwrap();
         assert!(store.drop_tree("other").unwrap());
         wait_until_tidy(&store);
         store.check().unwrap();

@@ -41,7 +41,8 @@ fn bytes(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
 
 /// Resident pages stay within the bound and what commands under way may take beyond it.
 fn assert_bounded(store: &Store) {
-    let (resident, most) = (store.pool().resident_pages(), store.pool().memory_pages().expect("a bound"));
+    let (resident, most) =
+        (store.pool().room().resident_pages(), store.pool().room().limit_pages().expect("a bound"));
     assert!(resident <= most + 64, "{resident} pages are in memory, {most} may be");
 }
 
@@ -186,7 +187,7 @@ fn a_transaction_that_has_no_room_says_what_it_needs() {
             });
             match refused {
                 Err(TreeError::LargerThanMemory { needed_bytes, most_bytes }) => {
-                    assert_eq!(most_bytes, store.pool().memory_pages().unwrap() / 2 * 4096);
+                    assert_eq!(most_bytes, store.pool().room().limit_pages().unwrap() / 2 * 4096);
                     assert!((10 << 20..80 << 20).contains(&needed_bytes), "{needed_bytes} bytes");
                 }
                 other => panic!("{other:?}"),

@@ -34,7 +34,7 @@ pub fn after_crash(device: &Arc<SimDevice>) -> Arc<SimDevice> {
 }
 
 pub fn wait_until_warm(store: &Store) {
-    store.pool().wait_until_warm();
+    store.pool().residency().wait_until_warm();
 }
 
 /// Waits until what was removed is free.

@@ -68,7 +68,7 @@ fn a_tree_is_larger_than_memory() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    let (resident, most) = (store.pool().resident_pages(), store.pool().memory_pages().unwrap());
+    let (resident, most) = (store.pool().room().resident_pages(), store.pool().room().limit_pages().unwrap());
     assert!(resident <= most + 64, "{resident} pages are in memory, {most} may be");
     let metrics = store.pool().metrics();
     let counts = [&metrics.evicted_page_count, &metrics.written_back_page_count, &metrics.loaded_page_count];

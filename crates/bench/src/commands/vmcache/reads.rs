@@ -84,7 +84,7 @@ impl PagedPool {
         let page_count = 4 * memory_pages as u32;
         let first = fill(&open(dir, backend, None)?, page_count)?;
         let pool = open(dir, backend, Some(memory_pages))?;
-        pool.wait_until_warm();
+        pool.residency().wait_until_warm();
         let paged = PagedPool { pool, first, page_count };
         paged.settle(memory_pages)?;
         Ok(paged)
@@ -132,7 +132,7 @@ impl PagedPool {
         let mut pages = vec![self.first; batch];
         ticks.fill(1, || {
             pages.fill_with(|| PageId(self.first.0 + rng.u32(..self.page_count)));
-            member.idle(|| self.pool.load(&pages));
+            member.idle(|| self.pool.residency().load(&pages));
             for page in &pages {
                 // It may have been evicted again.
                 let Ok(guard) = self.pool.shared(*page) else { continue };
@@ -192,7 +192,7 @@ mod tests {
         for (thread_count, batch) in [(1, 1), (2, BATCH_PAGES)] {
             assert!(paged.rate_of(thread_count, batch, 0.1).unwrap() > 100.0);
         }
-        let in_memory = paged.pool.resident_pages();
+        let in_memory = paged.pool.room().resident_pages();
         assert!(in_memory <= MEMORY_PAGES_MIN + MEMORY_PAGES_MIN / 4, "{in_memory} pages are in memory");
         assert!(paged.pool.metrics().evicted_page_count.load(Ordering::Relaxed) >= MEMORY_PAGES_MIN);
         assert!(paged.pool.metrics().give_back_ns.load(Ordering::Relaxed) > 0);

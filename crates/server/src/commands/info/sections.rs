@@ -184,9 +184,9 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
     // Once: the load may end in between, and who reads that it is on looks for the fields.
     let is_loading = server.loading.is_on();
     let load = server.loading.status();
-    let damaged_page_count = server.store.damaged_pages().page_count;
-    let skips = server.store.skip_stats();
-    let scrubbed = server.store.scrub_stats();
+    let damaged_page_count = server.store.damage().pages().page_count;
+    let skips = server.store.damage().skip_stats();
+    let scrubbed = server.store.damage().scrub_stats();
     fields!(out,
         "loading": yes(is_loading),
         "async_loading": 0,
@@ -446,7 +446,7 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
     let pool = ctx.server.store.pool();
     let (sizes, metrics, barrier) = (pool.stats(), pool.metrics(), pool.barrier());
     let file = pool.file().map(|file| file.stats()).unwrap_or_default();
-    let (warm_pages, all_pages) = pool.warm_up_progress();
+    let (warm_pages, all_pages) = pool.residency().progress();
     let allowed_bytes = ctx.config.settings.snapshot_memory_bytes;
     let snapshot_bytes =
         ctx.server.store.memory_shares().map_or(allowed_bytes, |shares| shares.snapshot_bytes);
@@ -457,8 +457,8 @@ fn snapshots(ctx: &Ctx<'_>, out: &mut String) {
         "pool_pages_relocated": metrics.relocated_page_count.load(Relaxed),
         "data_pages": sizes.allocated_pages,
         "data_pages_in_memory": sizes.resident_pages,
-        "data_pages_in_memory_max": pool.memory_pages().unwrap_or(0),
-        "access_tracking_bytes": ctx.server.store.tracking_bytes(),
+        "data_pages_in_memory_max": pool.room().limit_pages().unwrap_or(0),
+        "access_tracking_bytes": ctx.server.store.accesses().memory_bytes(),
         "data_pages_loaded": metrics.loaded_page_count.load(Relaxed),
         "data_pages_read_in_place": metrics.in_place_page_count.load(Relaxed),
         "data_waits_in_place": metrics.in_place_wait_count.load(Relaxed),

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use super::place::Place;
+use super::place::HandleKey;
 use crate::{Deadline, FieldMode, OpError, Store};
 
 /// A thread's access to the hash at a key of database 0: fields with values. It is there as long as it has a field.
@@ -23,12 +23,12 @@ use crate::{Deadline, FieldMode, OpError, Store};
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Hash(Place);
+pub struct Hash(HandleKey);
 
 impl Store {
     /// A handle on the hash at a key, for this thread. Nothing is made before the first field is set.
     pub fn hash(&self, key: impl AsRef<[u8]>) -> Hash {
-        Hash(Place::new(self, key.as_ref()))
+        Hash(HandleKey::new(self, key.as_ref()))
     }
 }
 
@@ -52,7 +52,7 @@ impl Hash {
     /// # Errors
     /// As of [`Hash::set`].
     pub fn set_all(&self, pairs: &[(&[u8], &[u8])]) -> Result<u64, OpError> {
-        self.0.write(|worker, db, key| worker.hash_set(db, key, pairs, FieldMode::All, Deadline::Clear))
+        self.0.write(|worker, db, key| worker.hash_at(db, key).set(pairs, FieldMode::All, Deadline::Clear))
     }
 
     /// Sets a field unless it is there; whether it has.
@@ -63,7 +63,7 @@ impl Hash {
     pub fn set_new(&self, field: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, OpError> {
         let pair = [(field.as_ref(), value.as_ref())];
         self.0.write(|worker, db, key| {
-            Ok(worker.hash_set(db, key, &pair, FieldMode::Absent, Deadline::Clear)? == 1)
+            Ok(worker.hash_at(db, key).set(&pair, FieldMode::Absent, Deadline::Clear)? == 1)
         })
     }
 
@@ -94,7 +94,8 @@ impl Hash {
         mut renew: impl FnMut(Option<&[u8]>) -> T,
     ) -> Result<(), OpError> {
         self.0.write(|worker, db, key| {
-            let Ok(()) = worker.hash_renew(db, key, field.as_ref(), |old| Ok::<_, Infallible>(renew(old)))?;
+            let Ok(()) =
+                worker.hash_at(db, key).renew(field.as_ref(), |old| Ok::<_, Infallible>(renew(old)))?;
             Ok(())
         })
     }
@@ -118,7 +119,9 @@ impl Hash {
     ) -> Result<Option<R>, OpError> {
         self.0.read(|worker, db, key| {
             let mut found = None;
-            worker.hash_get(db, key, [field.as_ref()].into_iter(), |_, value| found = value.map(&mut f))?;
+            worker
+                .hash_at(db, key)
+                .get([field.as_ref()].into_iter(), |_, value| found = value.map(&mut f))?;
             Ok(found)
         })
     }
@@ -129,7 +132,7 @@ impl Hash {
     /// # Errors
     /// As of [`Hash::set`].
     pub fn remove(&self, field: impl AsRef<[u8]>) -> Result<bool, OpError> {
-        self.0.write(|worker, db, key| Ok(worker.hash_remove(db, key, &[field.as_ref()])? == 1))
+        self.0.write(|worker, db, key| Ok(worker.hash_at(db, key).remove(&[field.as_ref()])? == 1))
     }
 
     /// Fields that there are.
@@ -137,7 +140,7 @@ impl Hash {
     /// # Errors
     /// As of [`Hash::set`].
     pub fn len(&self) -> Result<u64, OpError> {
-        self.0.read(|worker, db, key| worker.hash_len(db, key))
+        self.0.read(|worker, db, key| worker.hash_at(db, key).len())
     }
 
     /// # Errors
@@ -158,7 +161,7 @@ impl Hash {
     ) -> Result<(), OpError> {
         self.0.read(|worker, db, key| {
             begin();
-            worker.hash_for_each(db, key, |_| (), |found| f(found.field, found.value)).map(drop)
+            worker.hash_at(db, key).for_each(|_| (), |found| f(found.field, found.value)).map(drop)
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::place::Place;
+use super::place::HandleKey;
 use crate::{End, Insertion, OpError, Setting, Store};
 
 /// A thread's access to the list at a key of database 0. It is there as long as it has an item.
@@ -22,12 +22,12 @@ use crate::{End, Insertion, OpError, Setting, Store};
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct List(Place);
+pub struct List(HandleKey);
 
 impl Store {
     /// A handle on the list at a key, for this thread. Nothing is made before the first item is pushed.
     pub fn list(&self, key: impl AsRef<[u8]>) -> List {
-        List(Place::new(self, key.as_ref()))
+        List(HandleKey::new(self, key.as_ref()))
     }
 }
 
@@ -42,7 +42,7 @@ impl List {
     /// # Errors
     /// [`OpError`]; [`OpError::WrongType`]: the key has a value of another type.
     pub fn push_all(&self, end: End, items: &[&[u8]]) -> Result<u64, OpError> {
-        self.0.write(|worker, db, key| worker.list_push(db, key, end, items, false))
+        self.0.write(|worker, db, key| worker.list_at(db, key).push(end, items, false))
     }
 
     /// Puts an item to the front; the list's length then.
@@ -66,7 +66,7 @@ impl List {
     fn pop(&self, end: End) -> Result<Option<Vec<u8>>, OpError> {
         self.0.write(|worker, db, key| {
             let mut popped = None;
-            worker.list_pop(db, key, end, 1, |_| (), |item| popped = Some(item.to_vec()))?;
+            worker.list_at(db, key).pop(end, 1, |_| (), |item| popped = Some(item.to_vec()))?;
             Ok(popped)
         })
     }
@@ -92,7 +92,7 @@ impl List {
     /// # Errors
     /// As of [`List::push_all`].
     pub fn len(&self) -> Result<u64, OpError> {
-        self.0.read(|worker, db, key| worker.list_len(db, key))
+        self.0.read(|worker, db, key| worker.list_at(db, key).len())
     }
 
     /// # Errors
@@ -108,7 +108,7 @@ impl List {
     pub fn get(&self, index: i64) -> Result<Option<Vec<u8>>, OpError> {
         self.0.read(|worker, db, key| {
             let mut found = None;
-            worker.list_index(db, key, index, |item| found = Some(item.to_vec()))?;
+            worker.list_at(db, key).index(index, |item| found = Some(item.to_vec()))?;
             Ok(found)
         })
     }
@@ -119,7 +119,7 @@ impl List {
     /// # Errors
     /// As of [`List::push_all`].
     pub fn set(&self, index: i64, item: impl AsRef<[u8]>) -> Result<Setting, OpError> {
-        self.0.write(|worker, db, key| worker.list_set(db, key, index, item.as_ref()))
+        self.0.write(|worker, db, key| worker.list_at(db, key).set(index, item.as_ref()))
     }
 
     /// Inserts an item before, or behind, the first that is like `pivot`.
@@ -133,7 +133,8 @@ impl List {
         pivot: impl AsRef<[u8]>,
         item: impl AsRef<[u8]>,
     ) -> Result<Insertion, OpError> {
-        self.0.write(|worker, db, key| worker.list_insert(db, key, is_before, pivot.as_ref(), item.as_ref()))
+        self.0
+            .write(|worker, db, key| worker.list_at(db, key).insert(is_before, pivot.as_ref(), item.as_ref()))
     }
 
     /// Leaves the list the items from one index to another alone. Indices below 0 count from the end.
@@ -142,7 +143,7 @@ impl List {
     /// # Errors
     /// As of [`List::push_all`].
     pub fn trim(&self, first: i64, last: i64) -> Result<(), OpError> {
-        self.0.write(|worker, db, key| worker.list_trim(db, key, first, last).map(drop))
+        self.0.write(|worker, db, key| worker.list_at(db, key).trim(first, last).map(drop))
     }
 
     /// Gives the items from one index to another to `f` until it breaks. Where pages are missing it may begin anew: `begin` is
@@ -159,7 +160,7 @@ impl List {
     ) -> Result<(), OpError> {
         self.0.read(|worker, db, key| {
             begin();
-            worker.list_range(db, key, first, last, |_| (), &mut f).map(drop)
+            worker.list_at(db, key).range(first, last, |_| (), &mut f).map(drop)
         })
     }
 }

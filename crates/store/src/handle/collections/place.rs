@@ -8,14 +8,14 @@ use crate::{DbId, Key, OpError, Store, Worker};
 /// Handles are on keys of the first database.
 const DB: DbId = DbId(0);
 
-pub(super) struct Place {
+pub(super) struct HandleKey {
     desk: Rc<Desk>,
     key: Vec<u8>,
 }
 
-impl Place {
-    pub fn new(store: &Store, key: &[u8]) -> Place {
-        Place { desk: Desk::of(store), key: key.to_vec() }
+impl HandleKey {
+    pub fn new(store: &Store, key: &[u8]) -> HandleKey {
+        HandleKey { desk: Desk::of(store), key: key.to_vec() }
     }
 
     pub fn key(&self) -> &[u8] {

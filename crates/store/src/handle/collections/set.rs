@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use super::place::Place;
+use super::place::HandleKey;
 use crate::{Draw, OpError, Store};
 
 /// A thread's access to the set at a key of database 0: members, in no order. It is there as long as it has a member.
@@ -24,12 +24,12 @@ use crate::{Draw, OpError, Store};
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Set(Place);
+pub struct Set(HandleKey);
 
 impl Store {
     /// A handle on the set at a key, for this thread. Nothing is made before the first member is added.
     pub fn set(&self, key: impl AsRef<[u8]>) -> Set {
-        Set(Place::new(self, key.as_ref()))
+        Set(HandleKey::new(self, key.as_ref()))
     }
 }
 
@@ -44,7 +44,7 @@ impl Set {
     /// # Errors
     /// [`OpError`]; [`OpError::WrongType`]: the key has a value of another type.
     pub fn add_all(&self, members: &[&[u8]]) -> Result<u64, OpError> {
-        self.0.write(|worker, db, key| worker.set_add(db, key, members))
+        self.0.write(|worker, db, key| worker.set_at(db, key).add(members))
     }
 
     /// Adds a member; whether it is new.
@@ -62,7 +62,7 @@ impl Set {
     /// # Errors
     /// As of [`Set::add_all`].
     pub fn remove(&self, member: impl AsRef<[u8]>) -> Result<bool, OpError> {
-        self.0.write(|worker, db, key| Ok(worker.set_remove(db, key, &[member.as_ref()])? == 1))
+        self.0.write(|worker, db, key| Ok(worker.set_at(db, key).remove(&[member.as_ref()])? == 1))
     }
 
     /// # Errors
@@ -70,7 +70,7 @@ impl Set {
     pub fn contains(&self, member: impl AsRef<[u8]>) -> Result<bool, OpError> {
         self.0.read(|worker, db, key| {
             let (members, mut found) = ([member.as_ref()].into_iter(), false);
-            worker.set_contains(db, key, members, |_, is_there| found = is_there)?;
+            worker.set_at(db, key).contains(members, |_, is_there| found = is_there)?;
             Ok(found)
         })
     }
@@ -80,7 +80,7 @@ impl Set {
     /// # Errors
     /// As of [`Set::add_all`].
     pub fn len(&self) -> Result<u64, OpError> {
-        self.0.read(|worker, db, key| worker.set_len(db, key))
+        self.0.read(|worker, db, key| worker.set_at(db, key).len())
     }
 
     /// # Errors
@@ -97,7 +97,7 @@ impl Set {
     pub fn pop_many(&self, count: u64) -> Result<Vec<Vec<u8>>, OpError> {
         self.0.write(|worker, db, key| {
             let mut popped = Vec::new();
-            worker.set_pop(db, key, count, |_| (), |member| popped.push(member.to_vec()))?;
+            worker.set_at(db, key).pop(count, |_| (), |member| popped.push(member.to_vec()))?;
             Ok(popped)
         })
     }
@@ -122,7 +122,7 @@ impl Set {
                 drawn.push(member.to_vec());
                 ControlFlow::Continue(())
             };
-            worker.set_random(db, key, draw, |_| (), take)?;
+            worker.set_at(db, key).random(draw, |_| (), take)?;
             Ok(drawn)
         })
     }
@@ -147,7 +147,7 @@ impl Set {
     ) -> Result<(), OpError> {
         self.0.read(|worker, db, key| {
             begin();
-            worker.set_for_each(db, key, |_| (), &mut f).map(drop)
+            worker.set_at(db, key).for_each(|_| (), &mut f).map(drop)
         })
     }
 

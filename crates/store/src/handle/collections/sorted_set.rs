@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::place::Place;
+use super::place::HandleKey;
 use crate::{OpError, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, Store};
 
 /// A thread's access to the sorted set at a key of database 0: members with scores, in the order of score and name. It is
@@ -24,12 +24,12 @@ use crate::{OpError, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, Sto
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct SortedSet(Place);
+pub struct SortedSet(HandleKey);
 
 impl Store {
     /// A handle on the sorted set at a key, for this thread. Nothing is made before the first member is inserted.
     pub fn sorted_set(&self, key: impl AsRef<[u8]>) -> SortedSet {
-        SortedSet(Place::new(self, key.as_ref()))
+        SortedSet(HandleKey::new(self, key.as_ref()))
     }
 }
 
@@ -44,7 +44,7 @@ impl SortedSet {
     /// # Errors
     /// [`OpError`]; [`OpError::WrongType`]: the key has a value of another type.
     pub fn put_all(&self, scored: &[(f64, &[u8])], rule: &ScoreRule) -> Result<ScoreChanges, OpError> {
-        self.0.write(|worker, db, key| worker.sorted_set_put(db, key, scored, rule))
+        self.0.write(|worker, db, key| worker.sorted_set_at(db, key).put(scored, rule))
     }
 
     /// Gives a member a score, which is a number; whether it is new.
@@ -72,7 +72,7 @@ impl SortedSet {
     /// # Errors
     /// As of [`SortedSet::put_all`].
     pub fn remove(&self, member: impl AsRef<[u8]>) -> Result<bool, OpError> {
-        self.0.write(|worker, db, key| Ok(worker.sorted_set_remove(db, key, &[member.as_ref()])? == 1))
+        self.0.write(|worker, db, key| Ok(worker.sorted_set_at(db, key).remove(&[member.as_ref()])? == 1))
     }
 
     /// # Errors
@@ -80,7 +80,7 @@ impl SortedSet {
     pub fn score(&self, member: impl AsRef<[u8]>) -> Result<Option<f64>, OpError> {
         self.0.read(|worker, db, key| {
             let (members, mut found) = ([member.as_ref()].into_iter(), None);
-            worker.sorted_set_scores(db, key, members, |_, score| found = score)?;
+            worker.sorted_set_at(db, key).scores(members, |_, score| found = score)?;
             Ok(found)
         })
     }
@@ -90,13 +90,13 @@ impl SortedSet {
     /// # Errors
     /// As of [`SortedSet::put_all`].
     pub fn rank(&self, member: impl AsRef<[u8]>) -> Result<Option<Rank>, OpError> {
-        self.0.read(|worker, db, key| Ok(worker.sorted_set_rank(db, key, member.as_ref(), false)?.1))
+        self.0.read(|worker, db, key| Ok(worker.sorted_set_at(db, key).rank(member.as_ref(), false)?.1))
     }
 
     /// # Errors
     /// As of [`SortedSet::put_all`].
     pub fn len(&self) -> Result<u64, OpError> {
-        self.0.read(|worker, db, key| worker.sorted_set_len(db, key))
+        self.0.read(|worker, db, key| worker.sorted_set_at(db, key).len())
     }
 
     /// # Errors
@@ -120,7 +120,7 @@ impl SortedSet {
         self.0.read(|worker, db, key| {
             begin();
             let all = RangeLimit::NONE;
-            worker.sorted_set_range(db, key, range, is_downwards, all, |_| (), &mut f).map(drop)
+            worker.sorted_set_at(db, key).range(range, is_downwards, all, |_| (), &mut f).map(drop)
         })
     }
 }

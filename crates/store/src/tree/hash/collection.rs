@@ -140,12 +140,12 @@ impl<'a> Collection<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blobs::Place;
+    use crate::blobs::BlobPlace;
 
     #[test]
     fn bodies_come_back_as_they_were() {
         let tree = |root, tag| Tree { db: NO_DATABASE, root: PageId(root), tag };
-        let blob = Blob { pid: PageId(9), len_bytes: 700, place: Place::Slab { class: 3, slot: 5 } };
+        let blob = Blob { pid: PageId(9), len_bytes: 700, place: BlobPlace::Slab { class: 3, slot: 5 } };
         let grown = Grown { element_count: 1 << 40, first: tree(7, 8), second: None };
         let contents = [
             Content::Packed(b""),

@@ -24,8 +24,8 @@ impl Trees<Hashed> {
     pub fn prefetch_node(&self, tree: Tree, key: &mut Key<'_>) {
         let Ok((node, child)) = self.descend(tree, key.hash, 2) else { return };
         let pid = if node.level() == 2 { child } else { node.id() };
-        self.pool.prefetch_version(pid);
-        self.pool.prefetch(pid, 0);
+        self.pool.hints().version(pid);
+        self.pool.hints().read(pid, 0);
         key.leaf_hint = Some(pid);
     }
 
@@ -35,7 +35,7 @@ impl Trees<Hashed> {
         let Some(pid) = key.leaf_hint else { return };
         let Ok(node) = self.pool.optimistic(pid) else { return };
         for offset in node.likely_offsets(key.hash) {
-            self.pool.prefetch(pid, offset);
+            self.pool.hints().read(pid, offset);
         }
     }
 
@@ -48,8 +48,8 @@ impl Trees<Hashed> {
         key.leaf_hint = found;
         let Some(pid) = found else { return };
         self.order.side.prefetch(pid);
-        self.pool.prefetch_latch(pid);
-        self.pool.prefetch(pid, 0);
+        self.pool.hints().latch(pid);
+        self.pool.hints().read(pid, 0);
     }
 
     /// The child of a node above the leaves that is responsible for `hash`, if the node is.
@@ -68,7 +68,7 @@ impl Trees<Hashed> {
         let Some(leaf) = PeekedLeaf::new(&self.pool, pid) else { return };
         let window = leaf.shape.window_bytes(key.hash);
         for line in window.start / LINE_BYTES..=(window.end - 1) / LINE_BYTES {
-            self.pool.prefetch(pid, line * LINE_BYTES);
+            self.pool.hints().read(pid, line * LINE_BYTES);
         }
         key.leaf_hint = Some(pid);
     }
@@ -89,8 +89,8 @@ impl Trees<Hashed> {
         let end = start + leaf.mean_record_bytes();
         for line in start / LINE_BYTES..=(end / LINE_BYTES).min(start / LINE_BYTES + PREFETCH_LINES_MAX) {
             match key.will_write {
-                true => self.pool.prefetch_for_write(pid, line * LINE_BYTES),
-                false => self.pool.prefetch(pid, line * LINE_BYTES),
+                true => self.pool.hints().write(pid, line * LINE_BYTES),
+                false => self.pool.hints().read(pid, line * LINE_BYTES),
             }
         }
     }
@@ -102,7 +102,7 @@ impl Trees<Hashed> {
     fn prefetch_room(&self, pid: PageId, leaf: &PeekedLeaf, hash: u64) {
         for bytes in [leaf.room_bytes(), leaf.slots_behind(hash)] {
             for line in bytes.start / LINE_BYTES..bytes.end.div_ceil(LINE_BYTES) {
-                self.pool.prefetch_for_write(pid, line * LINE_BYTES);
+                self.pool.hints().write(pid, line * LINE_BYTES);
             }
         }
     }
@@ -147,11 +147,11 @@ impl Trees<Hashed> {
     }
 
     fn prefetch_blob(&self, blob: &Blob) {
-        self.pool.prefetch_latch(blob.pid);
+        self.pool.hints().latch(blob.pid);
         let start = blob.start() as usize / LINE_BYTES;
         let line_count = (blob.len_bytes as usize / LINE_BYTES + 1).min(VALUE_LINES_MAX);
         for line in start..start + line_count {
-            self.pool.prefetch(blob.pid, line * LINE_BYTES);
+            self.pool.hints().read(blob.pid, line * LINE_BYTES);
         }
     }
 }

@@ -396,7 +396,7 @@ mod tests {
     use stillframe_pagepool::PageId;
 
     use super::*;
-    use crate::blobs::Place;
+    use crate::blobs::BlobPlace;
 
     #[test]
     fn each_type_of_collections_has_a_code() {
@@ -418,9 +418,12 @@ mod tests {
 
     #[test]
     fn records_come_back_as_they_were() {
-        let slab = Blob { pid: PageId(7), len_bytes: 600, place: Place::Slab { class: 40, slot: 239 } };
-        let object =
-            Blob { pid: PageId(u32::MAX), len_bytes: 1 << 29, place: Place::Object { page_count: 1 << 17 } };
+        let slab = Blob { pid: PageId(7), len_bytes: 600, place: BlobPlace::Slab { class: 40, slot: 239 } };
+        let object = Blob {
+            pid: PageId(u32::MAX),
+            len_bytes: 1 << 29,
+            place: BlobPlace::Object { page_count: 1 << 17 },
+        };
         let key = [b'k'; KEY_INLINE_MAX_BYTES];
         let value = [b'v'; VALUE_INLINE_MAX_BYTES];
         for key in [

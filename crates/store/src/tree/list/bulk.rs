@@ -120,7 +120,7 @@ impl<'t> Bulk<'t> {
     fn latched(&self, pid: PageId) -> Result<ExclusiveGuard<'t>, Stop> {
         loop {
             match self.lists.pool.exclusive(pid) {
-                Err(Restart::Fault(pid)) => self.lists.pool.load_at_once(&[pid]),
+                Err(Restart::Fault(pid)) => self.lists.pool.residency().load_at_once(&[pid]),
                 guard => return Ok(guard?),
             }
         }

@@ -166,10 +166,10 @@ impl Lists {
 
     fn fetch_ahead(&self, blocks: &[Child]) {
         if let Some(block) = blocks.get(LATCHES_AHEAD) {
-            self.pool.prefetch_latch(block.pid);
+            self.pool.hints().latch(block.pid);
         }
         if let Some(block) = blocks.first() {
-            self.pool.prefetch_lines(block.pid, BYTES_AHEAD);
+            self.pool.hints().lines(block.pid, BYTES_AHEAD);
         }
     }
 }

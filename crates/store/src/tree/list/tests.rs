@@ -12,7 +12,7 @@ use super::cut::CutOff;
 use super::path::Lists;
 use super::search::Wanted;
 use super::walk::{check_tree, visit_rest};
-use crate::blobs::{Blob, Place};
+use crate::blobs::{Blob, BlobPlace};
 use crate::effect::End;
 use crate::error::SaveError;
 use crate::page::{Page, PAGE_SIZE};
@@ -141,7 +141,7 @@ impl Run {
         let most_bytes = match random.u32(..100) {
             0..3 => {
                 self.next_blob += 1;
-                let place = Place::Object { page_count: 1 };
+                let place = BlobPlace::Object { page_count: 1 };
                 return Item::Outside(Blob { pid: PageId(self.next_blob), len_bytes: 513, place });
             }
             3..10 => ELEMENT_INLINE_MAX_BYTES,

@@ -169,7 +169,7 @@ impl<'t> Bulk<'t> {
     fn latched(&self, pid: PageId) -> Result<ExclusiveGuard<'t>, Stop> {
         loop {
             match self.trees.pool.exclusive(pid) {
-                Err(Restart::Fault(pid)) => self.trees.pool.load_at_once(&[pid]),
+                Err(Restart::Fault(pid)) => self.trees.pool.residency().load_at_once(&[pid]),
                 guard => return Ok(guard?),
             }
         }

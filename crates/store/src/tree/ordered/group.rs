@@ -47,14 +47,14 @@ impl Trees<Ordered> {
         let (page, child) = self.descend(tree, Seek::Key(key), 2)?;
         // A root above the leaves is that node.
         let below = if page.level() == 2 { child } else { page.id() };
-        self.pool.prefetch_version(below);
+        self.pool.hints().version(below);
         Ok(Way { page, below, slot: 0 })
     }
 
     /// Second stage: asks for the hints of that node.
     #[inline(always)]
     pub fn ask_for_hints(&self, way: &Way<'_>) {
-        self.pool.prefetch_lines(way.below, 0..HINTS_END);
+        self.pool.hints().lines(way.below, 0..HINTS_END);
     }
 
     /// Third stage: steps onto that node, and asks for where its search begins.
@@ -80,14 +80,14 @@ impl Trees<Ordered> {
     pub fn to_leaf(&self, key: &[u8], way: &mut Way<'_>) -> Result<(), Stop> {
         way.below = Ordered::child(&way.page, Ordered::find_child(&way.page, Seek::Key(key)));
         way.page.validate()?;
-        self.pool.prefetch_latch(way.below);
+        self.pool.hints().latch(way.below);
         Ok(())
     }
 
     /// Fifth stage: asks for what a search in the leaf looks at.
     #[inline(always)]
     pub fn ask_for_slots(&self, way: &Way<'_>) {
-        self.pool.prefetch_lines(way.below, SLOTS_GUESSED);
+        self.pool.hints().lines(way.below, SLOTS_GUESSED);
     }
 
     /// Sixth stage: steps onto the leaf, and asks for the key's record.
@@ -136,8 +136,8 @@ impl Trees<Ordered> {
     #[inline(always)]
     pub fn prefetch_leaf(&self, tree: Tree, key: &[u8]) -> Option<PageId> {
         let (_, leaf) = self.descend(tree, Seek::Key(key), 1).ok()?;
-        self.pool.prefetch_latch(leaf);
-        self.pool.prefetch_lines(leaf, SLOTS_FULL);
+        self.pool.hints().latch(leaf);
+        self.pool.hints().lines(leaf, SLOTS_FULL);
         Some(leaf)
     }
 
@@ -153,7 +153,7 @@ impl Trees<Ordered> {
     /// Asks for what a search in a leaf looks at.
     #[inline(always)]
     pub(super) fn prefetch_slots(&self, leaf: PageId) {
-        self.pool.prefetch_latch(leaf);
-        self.pool.prefetch_lines(leaf, SLOTS_GUESSED);
+        self.pool.hints().latch(leaf);
+        self.pool.hints().lines(leaf, SLOTS_GUESSED);
     }
 }

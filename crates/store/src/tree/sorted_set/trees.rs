@@ -45,7 +45,7 @@ pub(crate) struct MetMember<'a> {
 }
 
 /// Where a member is in the order.
-struct Place {
+struct OrderPlace {
     score: f64,
     key: OrderKey,
     /// Where the member lies, if it is long.
@@ -65,7 +65,7 @@ pub(crate) struct Found {
     /// The index's leaf of the hash.
     leaf: PageId,
     has_index_room: bool,
-    place: Option<Place>,
+    place: Option<OrderPlace>,
 }
 
 impl Found {
@@ -76,7 +76,7 @@ impl Found {
 
 /// What the order has of the long members with one score, start and hash.
 struct Alike {
-    place: Option<Place>,
+    place: Option<OrderPlace>,
     /// A number that none of them has.
     free_number: u16,
 }
@@ -155,7 +155,7 @@ impl SortedTrees<'_> {
     }
 
     /// Where a member is, if it has this score.
-    fn place(&self, roots: Roots, member: &Key<'_>, score: f64) -> Result<Option<Place>, OpError> {
+    fn place(&self, roots: Roots, member: &Key<'_>, score: f64) -> Result<Option<OrderPlace>, OpError> {
         if is_long(member.bytes) {
             return Ok(self.alike(roots, member, score)?.place);
         }
@@ -163,7 +163,7 @@ impl SortedTrees<'_> {
         // Of another member the index may have zero, where this one has the negative zero.
         let of_zero = |value: Stored<'_>| if value.bytes.is_empty() { 0.0 } else { -0.0 };
         let found = retry(|| self.order.look(roots.order, &key, |value| Ok(value.map(of_zero))))?;
-        Ok(found.map(|zero| Place { score: if score == 0.0 { zero } else { score }, key, blob: None }))
+        Ok(found.map(|zero| OrderPlace { score: if score == 0.0 { zero } else { score }, key, blob: None }))
     }
 
     /// Looks for a long member among those that share score, start and hash.
@@ -183,7 +183,7 @@ impl SortedTrees<'_> {
                     }
                     if self.blobs.is_same(&blob, bytes)? {
                         let score = parse(key, value).ok_or_else(malformed)?.score;
-                        alike.place = Some(Place { score, key: key.into(), blob: Some(blob) });
+                        alike.place = Some(OrderPlace { score, key: key.into(), blob: Some(blob) });
                     }
                     Ok(true)
                 })

@@ -7,9 +7,10 @@ use stillframe_pagepool::PageId;
 use super::deadlines::expire_fields;
 use super::field::{at, FieldMode};
 use super::packed::packed_fields;
+use super::read;
 use crate::blobs::{Bytes, Made};
 use crate::error::SaveError;
-use crate::keyspace::{Keyspace, Local, PageCheck};
+use crate::keyspace::{elements, Keyspace, Op, PageCheck};
 use crate::page::Page;
 use crate::rdb::{CollectionKind, Element};
 use crate::stop::Stop;
@@ -51,15 +52,14 @@ impl Kind for Hashes {
 
     fn give(
         &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
+        op: &mut Op<'_>,
         (db, key): (DbId, &Key<'_>),
         to: Taker<'_>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Taker { begin, give } = to;
-        keyspace.hash_for_each_timed(
-            local,
+        read::for_each_timed(
+            op,
             &at(db, key),
             begin,
             |name, value, deadline| -> ControlFlow<()> {
@@ -83,35 +83,24 @@ impl Kind for Hashes {
                 same.iter().map(|element| (element.name, element.value)).collect();
             let deadline = same.first().and_then(|element| element.deadline);
             let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
-            added += worker.hash_set(db, key, &pairs, FieldMode::All, deadline)?;
+            added += worker.hash_at(db, key).set(&pairs, FieldMode::All, deadline)?;
         }
         Ok(added)
     }
 
-    fn copy(
-        &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
-        from: &Grown,
-        made: Made<'_>,
-    ) -> Result<Grown, OpError> {
-        Ok(Grown { first: keyspace.copy_elements(local, from, made)?, ..*from })
+    fn copy(&self, op: &mut Op<'_>, from: &Grown, made: Made<'_>) -> Result<Grown, OpError> {
+        Ok(Grown { first: elements::copy_elements(op, from, made)?, ..*from })
     }
 
     fn page_count(&self, keyspace: &Keyspace, grown: &Grown) -> Result<u64, OpError> {
-        Ok(pages_for(grown, keyspace.elements_of_a_leaf(grown.first)?))
+        Ok(pages_for(grown, elements::elements_of_a_leaf(keyspace, grown.first)?))
     }
 
     fn check(&self, grown: &Grown, pages: &mut PageCheck<'_>) -> Result<u64, Stop> {
         pages.elements(grown.first)
     }
 
-    fn expire(
-        &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
-        (db, key): (DbId, &Key<'_>),
-    ) -> Result<bool, OpError> {
-        expire_fields(keyspace, local, db, key)
+    fn expire(&self, op: &mut Op<'_>, (db, key): (DbId, &Key<'_>)) -> Result<bool, OpError> {
+        expire_fields(op, db, key)
     }
 }

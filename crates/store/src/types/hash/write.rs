@@ -4,9 +4,10 @@ use smallvec::SmallVec;
 
 use super::field::FieldMode;
 use super::packed::{Fields, Was as WasPacked};
+use super::read;
 use crate::blobs::Bytes;
 use crate::effect::{Change, Effect};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest, Was};
+use crate::keyspace::{collections, elements, CollectionKey, Keyspace, Op, Opened, Rest, Was};
 use crate::tree::hash::Grown;
 use crate::tree::Tree;
 use crate::types::packed::{packed_bytes_of, PACKED_MAX_BYTES};
@@ -90,341 +91,336 @@ pub(super) fn earlier(a: Option<UnixMillis>, b: Option<UnixMillis>) -> Option<Un
     a.into_iter().chain(b).min()
 }
 
-impl Keyspace {
-    pub(super) fn hash_set(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        write: &FieldWrite<'_>,
-        run: &mut Vec<u8>,
-    ) -> Result<u64, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let opened = self.open_to_change(local, at, run)?;
-        match opened.as_ref().and_then(|opened| Some((opened, opened.grown?))) {
-            Some((opened, grown)) => self.hash_set_grown(local, at, opened, grown, write),
-            None => self.hash_set_packed(local, at, opened.as_ref(), write, run),
+pub(super) fn set(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    write: &FieldWrite<'_>,
+    run: &mut Vec<u8>,
+) -> Result<u64, OpError> {
+    let _lock = op.keyspace.locks.lock_key(&op.local.holder, at.db, at.key.hash);
+    let opened = collections::open_to_change(op, at, run)?;
+    match opened.as_ref().and_then(|opened| Some((opened, opened.grown?))) {
+        Some((opened, grown)) => set_grown(op, at, opened, grown, write),
+        None => set_packed(op, at, opened.as_ref(), write, run),
+    }
+}
+
+pub(super) fn set_packed(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: Option<&Opened>,
+    write: &FieldWrite<'_>,
+    run: &mut Vec<u8>,
+) -> Result<u64, OpError> {
+    let is_timed = opened.is_some_and(|opened| opened.earliest.is_some());
+    let mut packed = Fields { run, is_timed };
+    let is_there = |(field, _): &(Bytes<'_>, Bytes<'_>)| {
+        field.here().is_some_and(|field| packed.find_live(field, op.local.now).is_some())
+    };
+    if write.mode == FieldMode::Absent && write.pairs.iter().all(is_there) {
+        return Ok(0);
+    }
+    let old_bytes = match is_timed || write.given().is_some() {
+        true => packed.timed_bytes(write.pairs.len()),
+        false => packed.run.len(),
+    };
+    let pair_bytes =
+        |(field, value): &(Bytes<'_>, Bytes<'_>)| packed_bytes_of(field) + packed_bytes_of(value);
+    let more_bytes: usize = write.pairs.iter().map(pair_bytes).sum();
+    if old_bytes + more_bytes > PACKED_MAX_BYTES {
+        return grow(op, at, opened, write, &packed);
+    }
+    let (mut filled, overwrites) = (Filled::default(), write.mode == FieldMode::All);
+    for &(field, value) in write.pairs {
+        // None of so few bytes lie in pages.
+        let pair = (field.here().unwrap_or_default(), value.here().unwrap_or_default());
+        match packed.set(pair, write.deadline, op.local.now, overwrites) {
+            WasPacked::There if !overwrites => filled.keep(),
+            WasPacked::There => filled.note(field, Was::There),
+            WasPacked::Expired => filled.note(field, Was::Expired),
+            WasPacked::Absent => filled.note(field, Was::Absent),
         }
     }
-
-    pub(super) fn hash_set_packed(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: Option<&Opened>,
-        write: &FieldWrite<'_>,
-        run: &mut Vec<u8>,
-    ) -> Result<u64, OpError> {
-        let is_timed = opened.is_some_and(|opened| opened.earliest.is_some());
-        let mut packed = Fields { run, is_timed };
-        let is_there = |(field, _): &(Bytes<'_>, Bytes<'_>)| {
-            field.here().is_some_and(|field| packed.find_live(field, local.now).is_some())
-        };
-        if write.mode == FieldMode::Absent && write.pairs.iter().all(is_there) {
-            return Ok(0);
-        }
-        let old_bytes = match is_timed || write.given().is_some() {
-            true => packed.timed_bytes(write.pairs.len()),
-            false => packed.run.len(),
-        };
-        let pair_bytes =
-            |(field, value): &(Bytes<'_>, Bytes<'_>)| packed_bytes_of(field) + packed_bytes_of(value);
-        let more_bytes: usize = write.pairs.iter().map(pair_bytes).sum();
-        if old_bytes + more_bytes > PACKED_MAX_BYTES {
-            return self.hash_grow(local, at, opened, write, &packed);
-        }
-        let (mut filled, overwrites) = (Filled::default(), write.mode == FieldMode::All);
-        for &(field, value) in write.pairs {
-            // None of so few bytes lie in pages.
-            let pair = (field.here().unwrap_or_default(), value.here().unwrap_or_default());
-            match packed.set(pair, write.deadline, local.now, overwrites) {
-                WasPacked::There if !overwrites => filled.keep(),
-                WasPacked::There => filled.note(field, Was::There),
-                WasPacked::Expired => filled.note(field, Was::Expired),
-                WasPacked::Absent => filled.note(field, Was::Absent),
-            }
-        }
-        let earliest = if packed.is_timed { packed.settle() } else { None };
-        let encoding =
-            self.hash_encoding(opened, packed.are_more_than(self.limits.hash_entries()), write.pairs);
-        self.put_packed(local, at, encoding, earliest, packed.run, Deadline::Keep)?;
-        self.announce_fields(local, at, opened.is_none(), write, &filled, |field| {
-            if packed.is_timed {
-                packed.find(field.here()?)?.deadline
-            } else {
-                None
-            }
-        });
-        Ok(filled.added_count)
-    }
-
-    fn are_many_fields(&self, grown: &Grown) -> bool {
-        grown.element_count > self.limits.hash_entries() as u64
-    }
-
-    /// What a hash is called now; whether there are more fields than the limit.
-    fn hash_encoding(
-        &self,
-        opened: Option<&Opened>,
-        are_many: bool,
-        pairs: &[(Bytes<'_>, Bytes<'_>)],
-    ) -> Encoding {
-        let limits = &self.limits;
-        let is_long = |bytes: &Bytes<'_>| bytes.len() > limits.hash_value_bytes() as u64;
-        let is_large = opened.is_some_and(|opened| opened.encoding == Encoding::HashTable)
-            || are_many
-            || pairs.iter().any(|(field, value)| is_long(field) || is_long(value));
-        if is_large {
-            Encoding::HashTable
+    let earliest = if packed.is_timed { packed.settle() } else { None };
+    let encoding =
+        encoding(op.keyspace, opened, packed.are_more_than(op.keyspace.limits.hash_entries()), write.pairs);
+    collections::put_packed(op, at, encoding, earliest, packed.run, Deadline::Keep)?;
+    announce_fields(op, at, opened.is_none(), write, &filled, |field| {
+        if packed.is_timed {
+            packed.find(field.here()?)?.deadline
         } else {
-            Encoding::ListPack
+            None
+        }
+    });
+    Ok(filled.added_count)
+}
+
+fn are_many_fields(keyspace: &Keyspace, grown: &Grown) -> bool {
+    grown.element_count > keyspace.limits.hash_entries() as u64
+}
+
+/// What a hash is called now; whether there are more fields than the limit.
+fn encoding(
+    keyspace: &Keyspace,
+    opened: Option<&Opened>,
+    are_many: bool,
+    pairs: &[(Bytes<'_>, Bytes<'_>)],
+) -> Encoding {
+    let limits = &keyspace.limits;
+    let is_long = |bytes: &Bytes<'_>| bytes.len() > limits.hash_value_bytes() as u64;
+    let is_large = opened.is_some_and(|opened| opened.encoding == Encoding::HashTable)
+        || are_many
+        || pairs.iter().any(|(field, value)| is_long(field) || is_long(value));
+    if is_large {
+        Encoding::HashTable
+    } else {
+        Encoding::ListPack
+    }
+}
+
+/// Makes a tree of a packed hash, or of none, and sets the fields there.
+pub(super) fn grow(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: Option<&Opened>,
+    write: &FieldWrite<'_>,
+    packed: &Fields<'_>,
+) -> Result<u64, OpError> {
+    let before = packed.len();
+    let old = packed.pairs().flat_map(|pair| [pair.field.len(), pair.value.len()]);
+    collections::resolve_stored(op.keyspace, old.chain(write.lens_bytes()))?;
+    let tree = elements::create_elements(op.keyspace)?;
+    let mut grown = Grown { element_count: 0, first: tree, second: None };
+    let mut filled = Filled::default();
+    move_packed(op, tree, packed)
+        .and_then(|()| fill(op, tree, write, &mut filled))
+        .inspect_err(|_| collections::drop_trees(op.keyspace, &grown))?;
+    grown.element_count = before + filled.more_count;
+    let kept = packed.pairs().filter_map(|pair| pair.deadline).min();
+    let earliest = earlier(kept, write.given());
+    let encoding = encoding(op.keyspace, opened, are_many_fields(op.keyspace, &grown), write.pairs);
+    collections::put_grown(op, at, encoding, earliest, grown, Deadline::Keep)?;
+    announce_filled(op, at, opened.is_none(), write, (tree, earliest.is_some()), &filled);
+    Ok(filled.added_count)
+}
+
+/// Puts packed fields into a tree that nothing refers to yet.
+fn move_packed(op: &mut Op<'_>, tree: Tree, packed: &Fields<'_>) -> Result<(), OpError> {
+    for pair in packed.pairs() {
+        let deadline = pair.deadline.map_or(Deadline::Clear, Deadline::At);
+        elements::put_element(
+            op,
+            tree,
+            &elements::hashed(op.keyspace, pair.field),
+            pair.value.into(),
+            deadline,
+        )?;
+    }
+    Ok(())
+}
+
+/// Sets fields of a tree. What has been done counts, too, if it ends with an error.
+fn fill<'w>(
+    op: &mut Op<'_>,
+    tree: Tree,
+    write: &FieldWrite<'w>,
+    filled: &mut Filled<'w>,
+) -> Result<(), OpError> {
+    for (field, value) in write.pairs {
+        let (name, now) = (elements::hashed_bytes(op, field)?, op.local.now);
+        if write.mode == FieldMode::Absent && read::live_deadline(op.keyspace, tree, &name, now)?.is_some() {
+            filled.keep();
+            continue;
+        }
+        let was = collections::step_of_many(op, !filled.is_nothing(), |op| {
+            elements::put_timed_element(op, tree, &name, *value, write.deadline)
+        })?;
+        filled.note(*field, was);
+    }
+    Ok(())
+}
+
+pub(super) fn set_grown(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    mut grown: Grown,
+    write: &FieldWrite<'_>,
+) -> Result<u64, OpError> {
+    // Nothing that is missing is met after the first change (C1).
+    elements::resolve_elements(op, grown.first, write.pairs.iter().map(|(field, _)| field))?;
+    collections::resolve_stored(op.keyspace, write.lens_bytes())?;
+    let _admitted = collections::admit_elements(op.keyspace, write.pairs.len(), write.lens_bytes())?;
+    let mut filled = Filled::default();
+    let ended = fill(op, grown.first, write, &mut filled);
+    grown.element_count += filled.more_count;
+    if filled.is_nothing() {
+        return ended.map(|()| 0);
+    }
+    note(op, at, opened, grown, write, &filled)?;
+    ended.map(|()| filled.added_count)
+}
+
+/// Notes and announces what has been set in a tree.
+fn note(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    grown: Grown,
+    write: &FieldWrite<'_>,
+    filled: &Filled<'_>,
+) -> Result<(), OpError> {
+    let encoding = encoding(op.keyspace, Some(opened), are_many_fields(op.keyspace, &grown), write.pairs);
+    let earliest = earlier(opened.earliest, write.given());
+    note_field_deadline(op.keyspace, grown.first, write.given());
+    let now = Opened { encoding, earliest, grown: Some(grown) };
+    let noted = if now == *opened { Ok(()) } else { collections::set_grown(op, at, &now) };
+    announce_filled(op, at, false, write, (grown.first, earliest.is_some()), filled);
+    noted
+}
+
+/// A walk through the fields of this tree may have passed the one that gets this deadline.
+pub(super) fn note_field_deadline(keyspace: &Keyspace, tree: Tree, deadline: Option<UnixMillis>) {
+    if let Some(deadline) = deadline {
+        keyspace.expiry.walks.note(tree.tag, deadline);
+    }
+}
+
+/// Counts a field whose time was over and announces that it is gone.
+fn announce_expired_field(op: &Op<'_>, at: &CollectionKey<'_>, field: Bytes<'_>) {
+    op.local.expired_field_count.set(op.local.expired_field_count.get() + 1);
+    let change = Change::FieldExpired { field };
+    op.announce(Effect::Element { db: at.db, key: at.key, change, is_new: false });
+}
+
+/// The same of the one field of a write, whose value has been renewed.
+pub(super) fn note_renewed(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    grown: Grown,
+    write: &FieldWrite<'_>,
+) -> Result<(), OpError> {
+    let filled = Filled { done_count: write.pairs.len(), ..Filled::default() };
+    note(op, at, opened, grown, write, &filled)
+}
+
+fn announce_filled(
+    op: &Op<'_>,
+    at: &CollectionKey<'_>,
+    is_new: bool,
+    write: &FieldWrite<'_>,
+    (tree, is_timed): (Tree, bool),
+    filled: &Filled<'_>,
+) {
+    let now = op.local.now;
+    // They have just been written: nothing of them is missing.
+    let kept = |field: Bytes<'_>| {
+        let field = elements::hashed_bytes(op, &field).ok()?;
+        read::live_deadline(op.keyspace, tree, &field, now).ok().flatten().flatten()
+    };
+    let kept = |field: Bytes<'_>| if is_timed { kept(field) } else { None };
+    announce_fields(op, at, is_new, write, filled, kept);
+}
+
+fn announce_fields(
+    op: &Op<'_>,
+    at: &CollectionKey<'_>,
+    is_new: bool,
+    write: &FieldWrite<'_>,
+    filled: &Filled<'_>,
+    kept: impl Fn(Bytes<'_>) -> Option<UnixMillis>,
+) {
+    let tell = |change, is_new| {
+        op.announce(Effect::Element { db: at.db, key: at.key, change, is_new });
+    };
+    filled.expired.iter().for_each(|field| announce_expired_field(op, at, *field));
+    for (index, (field, value)) in filled.set(write.pairs).enumerate() {
+        let deadline = match write.deadline {
+            Deadline::At(deadline) => Some(deadline),
+            Deadline::Clear => None,
+            Deadline::Keep => kept(field),
+        };
+        tell(Change::Field { field, value, deadline }, is_new && index == 0);
+    }
+    if let deadline @ Some(_) = write.given() {
+        filled.set(write.pairs).for_each(|(field, _)| tell(Change::FieldDeadline { field, deadline }, false));
+    }
+}
+
+pub(super) fn remove(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    fields: &[Bytes<'_>],
+    run: &mut Vec<u8>,
+) -> Result<u64, OpError> {
+    let _lock = op.keyspace.locks.lock_key(&op.local.holder, at.db, at.key.hash);
+    let Some(opened) = collections::open_to_change(op, at, run)? else { return Ok(0) };
+    let mut removed = Vec::with_capacity(fields.len());
+    let mut packed = opened.fields(run);
+    let (left, ended) = match opened.grown {
+        None => {
+            for (field, name) in fields.iter().filter_map(|field| Some((field, field.here()?))) {
+                match packed.remove(name, op.local.now) {
+                    WasPacked::Absent => {}
+                    was => removed.push((*field, was == WasPacked::Expired)),
+                }
+            }
+            (packed.len(), Ok(()))
+        }
+        Some(grown) => {
+            elements::resolve_elements(op, grown.first, fields)?;
+            let ended = remove_elements(op, grown.first, fields, &mut removed);
+            (grown.element_count.saturating_sub(removed.len() as u64), ended)
+        }
+    };
+    if removed.is_empty() {
+        return ended.map(|()| 0);
+    }
+    put_rest(op, at, &opened, left, &mut packed, &removed)?;
+    ended.map(|()| removed.iter().filter(|(_, has_expired)| !has_expired).count() as u64)
+}
+
+/// Removes fields of a tree and notes which were there, and whether their time was over.
+fn remove_elements<'f>(
+    op: &mut Op<'_>,
+    tree: Tree,
+    fields: &'f [Bytes<'f>],
+    removed: &mut Vec<(Bytes<'f>, bool)>,
+) -> Result<(), OpError> {
+    for field in fields {
+        let element = elements::hashed_bytes(op, field)?;
+        match elements::remove_timed_element(op, tree, &element)? {
+            Was::Absent => {}
+            was => removed.push((*field, was == Was::Expired)),
         }
     }
+    Ok(())
+}
 
-    /// Makes a tree of a packed hash, or of none, and sets the fields there.
-    pub(super) fn hash_grow(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: Option<&Opened>,
-        write: &FieldWrite<'_>,
-        packed: &Fields<'_>,
-    ) -> Result<u64, OpError> {
-        let before = packed.len();
-        let old = packed.pairs().flat_map(|pair| [pair.field.len(), pair.value.len()]);
-        self.resolve_stored(old.chain(write.lens_bytes()))?;
-        let tree = self.create_elements()?;
-        let mut grown = Grown { element_count: 0, first: tree, second: None };
-        let mut filled = Filled::default();
-        self.hash_move(local, tree, packed)
-            .and_then(|()| self.hash_fill(local, tree, write, &mut filled))
-            .inspect_err(|_| self.drop_trees(&grown))?;
-        grown.element_count = before + filled.more_count;
-        let kept = packed.pairs().filter_map(|pair| pair.deadline).min();
-        let earliest = earlier(kept, write.given());
-        let encoding = self.hash_encoding(opened, self.are_many_fields(&grown), write.pairs);
-        self.put_grown(local, at, encoding, earliest, grown, Deadline::Keep)?;
-        self.announce_filled(local, at, opened.is_none(), write, (tree, earliest.is_some()), &filled);
-        Ok(filled.added_count)
-    }
-
-    /// Puts packed fields into a tree that nothing refers to yet.
-    fn hash_move(&self, local: &mut Local, tree: Tree, packed: &Fields<'_>) -> Result<(), OpError> {
-        for pair in packed.pairs() {
-            let deadline = pair.deadline.map_or(Deadline::Clear, Deadline::At);
-            self.put_element(local, tree, &self.hashed(pair.field), pair.value.into(), deadline)?;
-        }
-        Ok(())
-    }
-
-    /// Sets fields of a tree. What has been done counts, too, if it ends with an error.
-    fn hash_fill<'w>(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        write: &FieldWrite<'w>,
-        filled: &mut Filled<'w>,
-    ) -> Result<(), OpError> {
-        for (field, value) in write.pairs {
-            let (name, now) = (self.hashed_bytes(local, field)?, local.now);
-            if write.mode == FieldMode::Absent && self.live_deadline(tree, &name, now)?.is_some() {
-                filled.keep();
+/// Stores what fields have been removed from, and announces these, each with whether its time was over: without a field the
+/// key goes.
+pub(super) fn put_rest(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    left: u64,
+    packed: &mut Fields<'_>,
+    removed: &[(Bytes<'_>, bool)],
+) -> Result<(), OpError> {
+    let rest = match opened.grown {
+        _ if left == 0 => Rest::Nothing,
+        None => Rest::Packed { encoding: opened.encoding, earliest: packed.settle(), run: &*packed.run },
+        Some(grown) => Rest::Grown(Opened { grown: Some(Grown { element_count: left, ..grown }), ..*opened }),
+    };
+    collections::put_rest(op, at, rest, |op| {
+        for &(field, has_expired) in removed {
+            if has_expired {
+                announce_expired_field(op, at, field);
                 continue;
             }
-            let was = self.step_of_many(!filled.is_nothing(), local, |local| {
-                self.put_timed_element(local, tree, &name, *value, write.deadline)
-            })?;
-            filled.note(*field, was);
+            let change = Change::FieldRemoved { field };
+            op.announce(Effect::Element { db: at.db, key: at.key, change, is_new: false });
         }
-        Ok(())
-    }
-
-    pub(super) fn hash_set_grown(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        mut grown: Grown,
-        write: &FieldWrite<'_>,
-    ) -> Result<u64, OpError> {
-        // Nothing that is missing is met after the first change (C1).
-        self.resolve_elements(local, grown.first, write.pairs.iter().map(|(field, _)| field))?;
-        self.resolve_stored(write.lens_bytes())?;
-        let _admitted = self.admit_elements(write.pairs.len(), write.lens_bytes())?;
-        let mut filled = Filled::default();
-        let ended = self.hash_fill(local, grown.first, write, &mut filled);
-        grown.element_count += filled.more_count;
-        if filled.is_nothing() {
-            return ended.map(|()| 0);
-        }
-        self.hash_note(local, at, opened, grown, write, &filled)?;
-        ended.map(|()| filled.added_count)
-    }
-
-    /// Notes and announces what has been set in a tree.
-    fn hash_note(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        grown: Grown,
-        write: &FieldWrite<'_>,
-        filled: &Filled<'_>,
-    ) -> Result<(), OpError> {
-        let encoding = self.hash_encoding(Some(opened), self.are_many_fields(&grown), write.pairs);
-        let earliest = earlier(opened.earliest, write.given());
-        self.note_field_deadline(grown.first, write.given());
-        let now = Opened { encoding, earliest, grown: Some(grown) };
-        let noted = if now == *opened { Ok(()) } else { self.set_grown(local, at, &now) };
-        self.announce_filled(local, at, false, write, (grown.first, earliest.is_some()), filled);
-        noted
-    }
-
-    /// Counts a field whose time was over and announces that it is gone.
-    fn announce_expired_field(&self, local: &Local, at: &CollectionKey<'_>, field: Bytes<'_>) {
-        local.expired_field_count.set(local.expired_field_count.get() + 1);
-        let change = Change::FieldExpired { field };
-        self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-    }
-
-    /// The same of the one field of a write, whose value has been renewed.
-    pub(super) fn hash_note_renewed(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        grown: Grown,
-        write: &FieldWrite<'_>,
-    ) -> Result<(), OpError> {
-        let filled = Filled { done_count: write.pairs.len(), ..Filled::default() };
-        self.hash_note(local, at, opened, grown, write, &filled)
-    }
-
-    fn announce_filled(
-        &self,
-        local: &Local,
-        at: &CollectionKey<'_>,
-        is_new: bool,
-        write: &FieldWrite<'_>,
-        (tree, is_timed): (Tree, bool),
-        filled: &Filled<'_>,
-    ) {
-        let now = local.now;
-        // They have just been written: nothing of them is missing.
-        let kept = |field: Bytes<'_>| {
-            let field = self.hashed_bytes(local, &field).ok()?;
-            self.live_deadline(tree, &field, now).ok().flatten().flatten()
-        };
-        let kept = |field: Bytes<'_>| if is_timed { kept(field) } else { None };
-        self.announce_fields(local, at, is_new, write, filled, kept);
-    }
-
-    fn announce_fields(
-        &self,
-        local: &Local,
-        at: &CollectionKey<'_>,
-        is_new: bool,
-        write: &FieldWrite<'_>,
-        filled: &Filled<'_>,
-        kept: impl Fn(Bytes<'_>) -> Option<UnixMillis>,
-    ) {
-        let tell = |change, is_new| {
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
-        };
-        filled.expired.iter().for_each(|field| self.announce_expired_field(local, at, *field));
-        for (index, (field, value)) in filled.set(write.pairs).enumerate() {
-            let deadline = match write.deadline {
-                Deadline::At(deadline) => Some(deadline),
-                Deadline::Clear => None,
-                Deadline::Keep => kept(field),
-            };
-            tell(Change::Field { field, value, deadline }, is_new && index == 0);
-        }
-        if let deadline @ Some(_) = write.given() {
-            filled
-                .set(write.pairs)
-                .for_each(|(field, _)| tell(Change::FieldDeadline { field, deadline }, false));
-        }
-    }
-
-    pub(super) fn hash_remove(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        fields: &[Bytes<'_>],
-        run: &mut Vec<u8>,
-    ) -> Result<u64, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
-        let mut removed = Vec::with_capacity(fields.len());
-        let mut packed = opened.fields(run);
-        let (left, ended) = match opened.grown {
-            None => {
-                for (field, name) in fields.iter().filter_map(|field| Some((field, field.here()?))) {
-                    match packed.remove(name, local.now) {
-                        WasPacked::Absent => {}
-                        was => removed.push((*field, was == WasPacked::Expired)),
-                    }
-                }
-                (packed.len(), Ok(()))
-            }
-            Some(grown) => {
-                self.resolve_elements(local, grown.first, fields)?;
-                let ended = self.remove_elements(local, grown.first, fields, &mut removed);
-                (grown.element_count.saturating_sub(removed.len() as u64), ended)
-            }
-        };
-        if removed.is_empty() {
-            return ended.map(|()| 0);
-        }
-        self.hash_put_rest(local, at, &opened, left, &mut packed, &removed)?;
-        ended.map(|()| removed.iter().filter(|(_, has_expired)| !has_expired).count() as u64)
-    }
-
-    /// Removes fields of a tree and notes which were there, and whether their time was over.
-    fn remove_elements<'f>(
-        &self,
-        local: &mut Local,
-        tree: Tree,
-        fields: &'f [Bytes<'f>],
-        removed: &mut Vec<(Bytes<'f>, bool)>,
-    ) -> Result<(), OpError> {
-        for field in fields {
-            let element = self.hashed_bytes(local, field)?;
-            match self.remove_timed_element(local, tree, &element)? {
-                Was::Absent => {}
-                was => removed.push((*field, was == Was::Expired)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Stores what fields have been removed from, and announces these, each with whether its time was over: without a field the
-    /// key goes.
-    pub(super) fn hash_put_rest(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        left: u64,
-        packed: &mut Fields<'_>,
-        removed: &[(Bytes<'_>, bool)],
-    ) -> Result<(), OpError> {
-        let rest = match opened.grown {
-            _ if left == 0 => Rest::Nothing,
-            None => Rest::Packed { encoding: opened.encoding, earliest: packed.settle(), run: &*packed.run },
-            Some(grown) => {
-                Rest::Grown(Opened { grown: Some(Grown { element_count: left, ..grown }), ..*opened })
-            }
-        };
-        self.put_rest(local, at, rest, |local| {
-            for &(field, has_expired) in removed {
-                if has_expired {
-                    self.announce_expired_field(local, at, field);
-                    continue;
-                }
-                let change = Change::FieldRemoved { field };
-                self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-            }
-        })
-    }
+    })
 }

@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use super::packed;
 use crate::blobs::{Blob, Bytes, Given, Made, Part, Taking};
 use crate::effect::{Change, Effect, End};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened, Rest};
+use crate::keyspace::{collections, CollectionKey, Keyspace, Op, Opened, Rest};
 use crate::stop::{retry, Stop};
 use crate::tree::hash::Grown;
 use crate::tree::list::{Block, Bulk, Element, ELEMENT_INLINE_MAX_BYTES};
@@ -28,391 +28,375 @@ const ITEMS_A_BLOCK: u64 = 32;
 /// Blocks that are brought in together ahead of a walk.
 const AHEAD_BLOCKS_MAX: usize = 512;
 
-impl Keyspace {
-    /// Puts items into a list as `put` does with what the list has for them: those that are long are stored outside first, unless
-    /// they lie in pages, and dropped if it fails.
-    pub(super) fn with_list_elements<R>(
-        &self,
-        items: &[Bytes<'_>],
-        linking: Linking,
-        mut put: impl FnMut(&[Element<'_>]) -> Result<R, Stop>,
-    ) -> Result<R, OpError> {
-        let is_long = |item: &Bytes<'_>| item.here().is_none_or(|item| item.len() > ELEMENT_INLINE_MAX_BYTES);
-        if let [Bytes::Here(item)] = items {
-            if item.len() <= ELEMENT_INLINE_MAX_BYTES {
-                return retry(|| put(&[Element::Inline(item)]));
-            }
+/// Puts items into a list as `put` does with what the list has for them: those that are long are stored outside first, unless
+/// they lie in pages, and dropped if it fails.
+pub(super) fn with_elements<R>(
+    keyspace: &Keyspace,
+    items: &[Bytes<'_>],
+    linking: Linking,
+    mut put: impl FnMut(&[Element<'_>]) -> Result<R, Stop>,
+) -> Result<R, OpError> {
+    let is_long = |item: &Bytes<'_>| item.here().is_none_or(|item| item.len() > ELEMENT_INLINE_MAX_BYTES);
+    if let [Bytes::Here(item)] = items {
+        if item.len() <= ELEMENT_INLINE_MAX_BYTES {
+            return retry(|| put(&[Element::Inline(item)]));
         }
-        self.resolve_stored(items.iter().filter(|item| is_long(item)).map(Bytes::unstored_bytes))?;
-        let mut made: Vec<Blob> = Vec::new();
-        let stored = items.iter().map(|item| {
-            let bytes = match item {
-                Bytes::Here(item) if item.len() <= ELEMENT_INLINE_MAX_BYTES => {
-                    return Ok(Element::Inline(item))
-                }
-                Bytes::Here(item) => Cow::Borrowed(*item),
-                Bytes::Incoming(incoming) => return Ok(Element::Outside(self.blobs.unused(incoming)?)),
-                Bytes::Stored(item) if linking == Linking::Moved => return Ok(Element::Outside(item.blob())),
-                Bytes::Stored(_) => Cow::Owned(item.to_vec()?),
-            };
-            let blob = retry(|| self.blobs.make(&[Part::Bytes(&bytes)], false))?;
-            made.push(blob);
-            Ok(Element::Outside(blob))
-        });
-        let stored: Result<Vec<Element<'_>>, OpError> = stored.collect();
-        let done = stored.and_then(|elements| retry(|| put(&elements)));
-        let done = done.inspect_err(|_| made.iter().for_each(|blob| self.blobs.discard(blob)))?;
+    }
+    collections::resolve_stored(
+        keyspace,
+        items.iter().filter(|item| is_long(item)).map(Bytes::unstored_bytes),
+    )?;
+    let mut made: Vec<Blob> = Vec::new();
+    let stored = items.iter().map(|item| {
+        let bytes = match item {
+            Bytes::Here(item) if item.len() <= ELEMENT_INLINE_MAX_BYTES => return Ok(Element::Inline(item)),
+            Bytes::Here(item) => Cow::Borrowed(*item),
+            Bytes::Incoming(incoming) => return Ok(Element::Outside(keyspace.blobs.unused(incoming)?)),
+            Bytes::Stored(item) if linking == Linking::Moved => return Ok(Element::Outside(item.blob())),
+            Bytes::Stored(_) => Cow::Owned(item.to_vec()?),
+        };
+        let blob = retry(|| keyspace.blobs.make(&[Part::Bytes(&bytes)], false))?;
+        made.push(blob);
+        Ok(Element::Outside(blob))
+    });
+    let stored: Result<Vec<Element<'_>>, OpError> = stored.collect();
+    let done = stored.and_then(|elements| retry(|| put(&elements)));
+    let done = done.inspect_err(|_| made.iter().for_each(|blob| keyspace.blobs.discard(blob)))?;
+    for item in items {
+        if let Bytes::Incoming(incoming) = item {
+            incoming.note_used();
+        }
+    }
+    Ok(done)
+}
+
+pub(super) fn grown_push(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    mut grown: Grown,
+    end: End,
+    items: &[Bytes<'_>],
+    linking: Linking,
+) -> Result<u64, OpError> {
+    with_elements(op.keyspace, items, linking, |elements| {
+        op.keyspace.lists.push(grown.first, end, elements)
+    })?;
+    grown.element_count += items.len() as u64;
+    replace(op, at, grown)?;
+    Ok(grown.element_count)
+}
+
+/// Takes one item, which is not the last, in one descent and without a page for it; `tell` announces it.
+pub(super) fn grown_pop(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    mut grown: Grown,
+    end: End,
+    mut f: impl FnMut(Given<'_>),
+    tell: impl FnOnce(&Op<'_>),
+) -> Result<(), OpError> {
+    let (mut outside, taking) = (None, op.local.taking);
+    let is_popped = retry(|| {
+        op.keyspace.lists.pop(grown.first, end, |item| {
+            if let Element::Outside(blob) = item {
+                outside = Some(blob);
+            }
+            give_item(op.keyspace, item, taking, &mut op.local.bytes, &mut f)
+        })
+    })?;
+    if !is_popped {
+        return Err(shorter());
+    }
+    outside.iter().for_each(|blob| op.keyspace.blobs.discard(blob));
+    grown.element_count -= 1;
+    collections::put_rest(op, at, Rest::Grown(list_of(grown)), tell)
+}
+
+pub(super) fn replace(op: &mut Op<'_>, at: &CollectionKey<'_>, grown: Grown) -> Result<(), OpError> {
+    collections::set_grown(op, at, &list_of(grown))
+}
+
+/// Makes a tree of a packed list, or of none, and puts items to its end.
+fn create(keyspace: &Keyspace) -> Result<Tree, OpError> {
+    let tag = keyspace.take_tag();
+    let root = retry(|| keyspace.lists.create(tag))?;
+    Ok(Tree { db: NO_DATABASE, root, tag })
+}
+
+/// A copy of a list in a tree of its own.
+pub(in crate::types) fn copy(op: &mut Op<'_>, from: &Grown, made: Made<'_>) -> Result<Grown, OpError> {
+    let opened = list_of(*from);
+    if !op.keyspace.pages.all_resident() {
+        // Everything is there before anything is made, but for what is long.
+        op.local.taking = Taking::Large;
+        let all = 0..from.element_count;
+        let walked = give(op, &opened, all, &[], |_| ControlFlow::Continue(()));
+        op.local.taking = Taking::Bytes;
+        walked?;
+    }
+    let copy = Grown { first: create(op.keyspace)?, ..*from };
+    copy_items(op.keyspace, from, &copy, made)
+        .inspect_err(|_| collections::drop_trees(op.keyspace, &copy))?;
+    Ok(copy)
+}
+
+fn copy_items(keyspace: &Keyspace, from: &Grown, to: &Grown, made: Made<'_>) -> Result<(), OpError> {
+    let mut bulk = retry(|| Bulk::begin(&keyspace.lists, to.first))?;
+    let added = add_copies(keyspace, from, &mut bulk, made);
+    // Whatever has been added: the pages are a whole list, which can be dropped.
+    let count = bulk.seal()?;
+    added?;
+    match count == from.element_count {
+        true => Ok(()),
+        false => Err(shorter()),
+    }
+}
+
+fn add_copies(keyspace: &Keyspace, from: &Grown, bulk: &mut Bulk<'_>, made: Made<'_>) -> Result<(), OpError> {
+    let (mut page, mut bytes, mut next) = (blank(), Vec::new(), 0);
+    while next < from.element_count {
+        // Nothing is added under the latch of a block.
+        let at = retry(|| keyspace.lists.copy_block(from.first, next, &mut page))?;
+        let items = Block::new(&page).into_iter().flat_map(|block| block.elements(at));
+        let before = next;
         for item in items {
-            if let Bytes::Incoming(incoming) = item {
-                incoming.note_used();
-            }
-        }
-        Ok(done)
-    }
-
-    pub(super) fn grown_push(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        mut grown: Grown,
-        end: End,
-        items: &[Bytes<'_>],
-        linking: Linking,
-    ) -> Result<u64, OpError> {
-        self.with_list_elements(items, linking, |elements| self.lists.push(grown.first, end, elements))?;
-        grown.element_count += items.len() as u64;
-        self.set_list(local, at, grown)?;
-        Ok(grown.element_count)
-    }
-
-    /// Takes one item, which is not the last, in one descent and without a page for it; `tell` announces it.
-    pub(super) fn grown_pop(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        mut grown: Grown,
-        end: End,
-        mut f: impl FnMut(Given<'_>),
-        tell: impl FnOnce(&Local),
-    ) -> Result<(), OpError> {
-        let (mut outside, taking) = (None, local.taking);
-        let is_popped = retry(|| {
-            self.lists.pop(grown.first, end, |item| {
-                if let Element::Outside(blob) = item {
-                    outside = Some(blob);
+            let item = item.ok_or_else(shorter)?;
+            let ready = match item {
+                Element::Outside(blob) => made.copy_of(&blob),
+                Element::Inline(_) => None,
+            };
+            let copy = match (item, ready) {
+                (Element::Inline(item), _) => Element::Inline(item),
+                (Element::Outside(_), Some(ready)) => Element::Outside(ready.blob()),
+                (Element::Outside(blob), None) => {
+                    bytes.clear();
+                    retry(|| keyspace.blobs.read(&blob, &mut bytes))?;
+                    Element::Outside(retry(|| keyspace.blobs.make(&[Part::Bytes(&bytes)], false))?)
                 }
-                self.give_item(item, taking, &mut local.bytes, &mut f)
-            })
-        })?;
-        if !is_popped {
+            };
+            let added = retry(|| bulk.add(copy));
+            match (&added, copy, ready) {
+                (Ok(()), _, Some(ready)) => ready.note_used(),
+                (Err(_), Element::Outside(blob), None) => keyspace.blobs.discard(&blob),
+                _ => {}
+            }
+            added?;
+            next += 1;
+        }
+        if next == before {
             return Err(shorter());
         }
-        outside.iter().for_each(|blob| self.blobs.discard(blob));
-        grown.element_count -= 1;
-        self.put_rest(local, at, Rest::Grown(list_of(grown)), tell)
     }
+    Ok(())
+}
 
-    pub(super) fn set_list(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        grown: Grown,
-    ) -> Result<(), OpError> {
-        self.set_grown(local, at, &list_of(grown))
+pub(super) fn grow(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    end: End,
+    items: &[Bytes<'_>],
+    linking: Linking,
+    run: &[u8],
+) -> Result<Grown, OpError> {
+    let tree = create(op.keyspace)?;
+    let before: Vec<Bytes<'_>> = elements(run).map(|item| item.bytes.into()).collect();
+    let element_count = (before.len() + items.len()) as u64;
+    let grown = Grown { element_count, first: tree, second: None };
+    let filled = with_elements(op.keyspace, &before, Linking::Copied, |elements| {
+        op.keyspace.lists.push(tree, End::Right, elements)
+    })
+    .and_then(|()| {
+        with_elements(op.keyspace, items, linking, |elements| op.keyspace.lists.push(tree, end, elements))
+    });
+    filled.inspect_err(|_| collections::drop_trees(op.keyspace, &grown))?;
+    collections::put_grown(op, at, Encoding::QuickList, None, grown, Deadline::Keep)?;
+    Ok(grown)
+}
+
+/// Gives an item to `f`, a large one by reference if that is wanted.
+fn give_item<R>(
+    keyspace: &Keyspace,
+    element: Element<'_>,
+    taking: Taking,
+    buffer: &mut Vec<u8>,
+    f: impl FnOnce(Given<'_>) -> R,
+) -> Result<R, Stop> {
+    match element {
+        Element::Inline(bytes) => Ok(f(Given::Here(bytes))),
+        Element::Outside(blob) => keyspace.blobs.give(&blob, taking, buffer, f),
     }
+}
 
-    /// Makes a tree of a packed list, or of none, and puts items to its end.
-    fn create_list(&self) -> Result<Tree, OpError> {
-        let tag = self.take_tag();
-        let root = retry(|| self.lists.create(tag))?;
-        Ok(Tree { db: NO_DATABASE, root, tag })
-    }
-
-    /// A copy of a list in a tree of its own.
-    pub(in crate::types) fn copy_list(
-        &self,
-        local: &mut Local,
-        from: &Grown,
-        made: Made<'_>,
-    ) -> Result<Grown, OpError> {
-        let opened = list_of(*from);
-        if !self.pages.all_resident() {
-            // Everything is there before anything is made, but for what is long.
-            local.taking = Taking::Large;
-            let all = 0..from.element_count;
-            let walked = self.list_give(local, &opened, all, &[], |_| ControlFlow::Continue(()));
-            local.taking = Taking::Bytes;
-            walked?;
+/// Why a walk stopped at an item: if a page is missing, with the blocks of up to `left_count` items that it comes to next, as
+/// far as they have one parent.
+#[cold]
+pub(super) fn ahead(
+    keyspace: &Keyspace,
+    error: OpError,
+    tree: Tree,
+    from: u64,
+    is_upwards: bool,
+    left_count: u64,
+) -> OpError {
+    let OpError::Fault(fault) = error else { return error };
+    let count = usize::try_from(left_count / ITEMS_A_BLOCK).unwrap_or(usize::MAX).min(AHEAD_BLOCKS_MAX);
+    let count = keyspace.pages.ahead_pages(count + 1);
+    // What stands in the way is met again.
+    let mut blocks = keyspace.lists.blocks_ahead(tree, from, is_upwards, count).unwrap_or_default();
+    blocks.retain(|block| !keyspace.pool.is_resident(*block));
+    // And the long items of the block that it has got to.
+    let mut note = |element: Element<'_>| {
+        if let Element::Outside(blob) = element {
+            keyspace.blobs.resolve_element(&blob, &mut blocks);
         }
-        let copy = Grown { first: self.create_list()?, ..*from };
-        self.copy_items(from, &copy, made).inspect_err(|_| self.drop_trees(&copy))?;
-        Ok(copy)
-    }
+        Ok(true)
+    };
+    let _ = match is_upwards {
+        true => keyspace.lists.walk_up(tree, from, &mut note),
+        false => keyspace.lists.walk_down(tree, from.saturating_add(1), &mut note),
+    };
+    OpError::Fault(fault.and(Fault::of(blocks)))
+}
 
-    fn copy_items(&self, from: &Grown, to: &Grown, made: Made<'_>) -> Result<(), OpError> {
-        let mut bulk = retry(|| Bulk::begin(&self.lists, to.first))?;
-        let added = self.add_copies(from, &mut bulk, made);
-        // Whatever has been added: the pages are a whole list, which can be dropped.
-        let count = bulk.seal()?;
-        added?;
-        match count == from.element_count {
-            true => Ok(()),
-            false => Err(shorter()),
-        }
-    }
-
-    fn add_copies(&self, from: &Grown, bulk: &mut Bulk<'_>, made: Made<'_>) -> Result<(), OpError> {
-        let (mut page, mut bytes, mut next) = (blank(), Vec::new(), 0);
-        while next < from.element_count {
-            // Nothing is added under the latch of a block.
-            let at = retry(|| self.lists.copy_block(from.first, next, &mut page))?;
-            let items = Block::new(&page).into_iter().flat_map(|block| block.elements(at));
-            let before = next;
-            for item in items {
-                let item = item.ok_or_else(shorter)?;
-                let ready = match item {
-                    Element::Outside(blob) => made.copy_of(&blob),
-                    Element::Inline(_) => None,
-                };
-                let copy = match (item, ready) {
-                    (Element::Inline(item), _) => Element::Inline(item),
-                    (Element::Outside(_), Some(ready)) => Element::Outside(ready.blob()),
-                    (Element::Outside(blob), None) => {
-                        bytes.clear();
-                        retry(|| self.blobs.read(&blob, &mut bytes))?;
-                        Element::Outside(retry(|| self.blobs.make(&[Part::Bytes(&bytes)], false))?)
-                    }
-                };
-                let added = retry(|| bulk.add(copy));
-                match (&added, copy, ready) {
-                    (Ok(()), _, Some(ready)) => ready.note_used(),
-                    (Err(_), Element::Outside(blob), None) => self.blobs.discard(&blob),
-                    _ => {}
-                }
-                added?;
+/// Gives the items of a range to `f`, in order, until it breaks.
+pub(super) fn give(
+    op: &mut Op<'_>,
+    opened: &Opened,
+    range: Range<u64>,
+    run: &[u8],
+    mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
+) -> Result<(), OpError> {
+    let Some(grown) = opened.grown else {
+        let items = elements(&run[packed::bytes_of(run, &range)]);
+        let _ = items.map(|item| Given::Here(item.bytes)).try_for_each(f);
+        return Ok(());
+    };
+    let (mut next, mut flow, taking) = (range.start, ControlFlow::Continue(()), op.local.taking);
+    while next < range.end && flow.is_continue() {
+        let from = next;
+        let walked = retry(|| {
+            // What has been given is not given again.
+            op.keyspace.lists.walk_up(grown.first, next, |element| {
+                flow = give_item(op.keyspace, element, taking, &mut op.local.bytes, &mut f)?;
                 next += 1;
-            }
-            if next == before {
-                return Err(shorter());
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn list_grow(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        end: End,
-        items: &[Bytes<'_>],
-        linking: Linking,
-        run: &[u8],
-    ) -> Result<Grown, OpError> {
-        let tree = self.create_list()?;
-        let before: Vec<Bytes<'_>> = elements(run).map(|item| item.bytes.into()).collect();
-        let element_count = (before.len() + items.len()) as u64;
-        let grown = Grown { element_count, first: tree, second: None };
-        let filled = self
-            .with_list_elements(&before, Linking::Copied, |elements| {
-                self.lists.push(tree, End::Right, elements)
+                Ok(flow.is_continue() && next < range.end)
             })
-            .and_then(|()| {
-                self.with_list_elements(items, linking, |elements| self.lists.push(tree, end, elements))
-            });
-        filled.inspect_err(|_| self.drop_trees(&grown))?;
-        self.put_grown(local, at, Encoding::QuickList, None, grown, Deadline::Keep)?;
-        Ok(grown)
-    }
-
-    /// Gives an item to `f`, a large one by reference if that is wanted.
-    fn give_item<R>(
-        &self,
-        element: Element<'_>,
-        taking: Taking,
-        buffer: &mut Vec<u8>,
-        f: impl FnOnce(Given<'_>) -> R,
-    ) -> Result<R, Stop> {
-        match element {
-            Element::Inline(bytes) => Ok(f(Given::Here(bytes))),
-            Element::Outside(blob) => self.blobs.give(&blob, taking, buffer, f),
+        });
+        walked.map_err(|error| ahead(op.keyspace, error, grown.first, next, true, range.end - next))?;
+        if next == from {
+            return Err(shorter());
         }
     }
+    Ok(())
+}
 
-    /// Why a walk stopped at an item: if a page is missing, with the blocks of up to `left_count` items that it comes to next, as
-    /// far as they have one parent.
-    #[cold]
-    pub(super) fn list_ahead(
-        &self,
-        error: OpError,
-        tree: Tree,
-        from: u64,
-        is_upwards: bool,
-        left_count: u64,
-    ) -> OpError {
-        let OpError::Fault(fault) = error else { return error };
-        let count = usize::try_from(left_count / ITEMS_A_BLOCK).unwrap_or(usize::MAX).min(AHEAD_BLOCKS_MAX);
-        let count = self.pages.ahead_pages(count + 1);
-        // What stands in the way is met again.
-        let mut blocks = self.lists.blocks_ahead(tree, from, is_upwards, count).unwrap_or_default();
-        blocks.retain(|block| !self.pool.is_resident(*block));
-        // And the long items of the block that it has got to.
-        let mut note = |element: Element<'_>| {
-            if let Element::Outside(blob) = element {
-                self.blobs.resolve_element(&blob, &mut blocks);
-            }
-            Ok(true)
-        };
-        let _ = match is_upwards {
-            true => self.lists.walk_up(tree, from, &mut note),
-            false => self.lists.walk_down(tree, from.saturating_add(1), &mut note),
-        };
-        OpError::Fault(fault.and(Fault::of(blocks)))
+/// Gives the items of a range to `f`, the last first.
+pub(super) fn give_down(
+    op: &mut Op<'_>,
+    opened: &Opened,
+    range: Range<u64>,
+    run: &[u8],
+    mut f: impl FnMut(Given<'_>),
+) -> Result<(), OpError> {
+    let Some(grown) = opened.grown else {
+        let items: Vec<&[u8]> =
+            elements(&run[packed::bytes_of(run, &range)]).map(|item| item.bytes).collect();
+        items.into_iter().rev().for_each(|item| f(Given::Here(item)));
+        return Ok(());
+    };
+    let (mut next, taking) = (range.end, op.local.taking);
+    while next > range.start {
+        let from = next;
+        let walked = retry(|| {
+            op.keyspace.lists.walk_down(grown.first, next, |element| {
+                give_item(op.keyspace, element, taking, &mut op.local.bytes, &mut f)?;
+                next -= 1;
+                Ok(next > range.start)
+            })
+        });
+        walked.map_err(|error| {
+            ahead(op.keyspace, error, grown.first, next.saturating_sub(1), false, next - range.start)
+        })?;
+        if next == from {
+            return Err(shorter());
+        }
     }
+    Ok(())
+}
 
-    /// Gives the items of a range to `f`, in order, until it breaks.
-    pub(super) fn list_give(
-        &self,
-        local: &mut Local,
-        opened: &Opened,
-        range: Range<u64>,
-        run: &[u8],
-        mut f: impl FnMut(Given<'_>) -> ControlFlow<()>,
-    ) -> Result<(), OpError> {
-        let Some(grown) = opened.grown else {
-            let items = elements(&run[packed::bytes_of(run, &range)]);
-            let _ = items.map(|item| Given::Here(item.bytes)).try_for_each(f);
-            return Ok(());
+/// Takes the items of a range out of a list, and the key if it has no others; `tell` announces them. What is left of it.
+pub(super) fn take(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    range: Range<u64>,
+    run: &mut Vec<u8>,
+    tell: impl FnOnce(&Op<'_>),
+) -> Result<Opened, OpError> {
+    let item_count = range.end - range.start;
+    let Some(mut grown) = opened.grown else {
+        run.drain(packed::bytes_of(run, &range));
+        let rest = match run.is_empty() {
+            true => Rest::Nothing,
+            false => Rest::Packed { encoding: Encoding::QuickList, earliest: None, run },
         };
-        let (mut next, mut flow, taking) = (range.start, ControlFlow::Continue(()), local.taking);
-        while next < range.end && flow.is_continue() {
-            let from = next;
-            let walked = retry(|| {
-                // What has been given is not given again.
-                self.lists.walk_up(grown.first, next, |element| {
-                    flow = self.give_item(element, taking, &mut local.bytes, &mut f)?;
-                    next += 1;
-                    Ok(flow.is_continue() && next < range.end)
-                })
-            });
-            walked.map_err(|error| self.list_ahead(error, grown.first, next, true, range.end - next))?;
-            if next == from {
-                return Err(shorter());
+        return collections::put_rest(op, at, rest, tell).map(|()| *opened);
+    };
+    // The trees of one that goes are dropped with its key.
+    if item_count >= grown.element_count {
+        return collections::put_rest(op, at, Rest::Nothing, tell).map(|()| *opened);
+    }
+    let cut_off = retry(|| op.keyspace.lists.remove_range(grown.first, range.clone()))?;
+    cut_off.trees.iter().for_each(|root| op.keyspace.garbage.push_tree(&op.keyspace.pool, *root));
+    cut_off.blobs.iter().for_each(|blob| op.keyspace.blobs.discard(blob));
+    grown.element_count -= item_count;
+    collections::put_rest(op, at, Rest::Grown(list_of(grown)), tell)?;
+    Ok(Opened { grown: Some(grown), ..*opened })
+}
+
+/// Leaves a list the items of a range alone, which may be empty: then the key goes.
+pub(super) fn keep(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    kept: Range<u64>,
+    len: u64,
+    run: &mut Vec<u8>,
+) -> Result<(), OpError> {
+    let tell = |op: &Op<'_>, cut: &Range<u64>| {
+        let end = if cut.start == 0 { End::Left } else { End::Right };
+        let change = Change::Popped { end, item_count: cut.end - cut.start };
+        op.announce(Effect::Element { db: at.db, key: at.key, change, is_new: false });
+    };
+    // From the right first, so that indices stay what they are.
+    let cuts = match kept.is_empty() {
+        true => [len..len, 0..len],
+        false => [kept.end..len, 0..kept.start],
+    };
+    let cuts: Vec<Range<u64>> = cuts.into_iter().filter(|cut| !cut.is_empty()).collect();
+    match (opened.grown, &cuts[..]) {
+        // One that takes nothing is told as well, as in Redis.
+        (_, []) => tell(op, &(0..0)),
+        (_, [cut]) => {
+            take(op, at, opened, cut.clone(), run, |op| tell(op, cut))?;
+        }
+        (None, cuts) => {
+            cuts.iter().for_each(|cut| drop(run.drain(packed::bytes_of(run, cut))));
+            let rest = Rest::Packed { encoding: Encoding::QuickList, earliest: None, run };
+            collections::put_rest(op, at, rest, |op| cuts.iter().for_each(|cut| tell(op, cut)))?;
+        }
+        (Some(grown), cuts) => {
+            // Nothing that is missing is met after the first change (C1).
+            for index in [kept.start - 1, kept.start, kept.end - 1, kept.end] {
+                retry(|| op.keyspace.lists.get(grown.first, index, |_| Ok(())))?;
+            }
+            let mut left = *opened;
+            for cut in cuts {
+                left = take(op, at, &left, cut.clone(), run, |op| tell(op, cut))?;
             }
         }
-        Ok(())
     }
-
-    /// Gives the items of a range to `f`, the last first.
-    pub(super) fn list_give_down(
-        &self,
-        local: &mut Local,
-        opened: &Opened,
-        range: Range<u64>,
-        run: &[u8],
-        mut f: impl FnMut(Given<'_>),
-    ) -> Result<(), OpError> {
-        let Some(grown) = opened.grown else {
-            let items: Vec<&[u8]> =
-                elements(&run[packed::bytes_of(run, &range)]).map(|item| item.bytes).collect();
-            items.into_iter().rev().for_each(|item| f(Given::Here(item)));
-            return Ok(());
-        };
-        let (mut next, taking) = (range.end, local.taking);
-        while next > range.start {
-            let from = next;
-            let walked = retry(|| {
-                self.lists.walk_down(grown.first, next, |element| {
-                    self.give_item(element, taking, &mut local.bytes, &mut f)?;
-                    next -= 1;
-                    Ok(next > range.start)
-                })
-            });
-            walked.map_err(|error| {
-                self.list_ahead(error, grown.first, next.saturating_sub(1), false, next - range.start)
-            })?;
-            if next == from {
-                return Err(shorter());
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the items of a range out of a list, and the key if it has no others; `tell` announces them. What is left of it.
-    pub(super) fn list_take(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        range: Range<u64>,
-        run: &mut Vec<u8>,
-        tell: impl FnOnce(&Local),
-    ) -> Result<Opened, OpError> {
-        let item_count = range.end - range.start;
-        let Some(mut grown) = opened.grown else {
-            run.drain(packed::bytes_of(run, &range));
-            let rest = match run.is_empty() {
-                true => Rest::Nothing,
-                false => Rest::Packed { encoding: Encoding::QuickList, earliest: None, run },
-            };
-            return self.put_rest(local, at, rest, tell).map(|()| *opened);
-        };
-        // The trees of one that goes are dropped with its key.
-        if item_count >= grown.element_count {
-            return self.put_rest(local, at, Rest::Nothing, tell).map(|()| *opened);
-        }
-        let cut_off = retry(|| self.lists.remove_range(grown.first, range.clone()))?;
-        cut_off.trees.iter().for_each(|root| self.garbage.push_tree(&self.pool, *root));
-        cut_off.blobs.iter().for_each(|blob| self.blobs.discard(blob));
-        grown.element_count -= item_count;
-        self.put_rest(local, at, Rest::Grown(list_of(grown)), tell)?;
-        Ok(Opened { grown: Some(grown), ..*opened })
-    }
-
-    /// Leaves a list the items of a range alone, which may be empty: then the key goes.
-    pub(super) fn list_keep(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        kept: Range<u64>,
-        len: u64,
-        run: &mut Vec<u8>,
-    ) -> Result<(), OpError> {
-        let tell = |local: &Local, cut: &Range<u64>| {
-            let end = if cut.start == 0 { End::Left } else { End::Right };
-            let change = Change::Popped { end, item_count: cut.end - cut.start };
-            self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
-        };
-        // From the right first, so that indices stay what they are.
-        let cuts = match kept.is_empty() {
-            true => [len..len, 0..len],
-            false => [kept.end..len, 0..kept.start],
-        };
-        let cuts: Vec<Range<u64>> = cuts.into_iter().filter(|cut| !cut.is_empty()).collect();
-        match (opened.grown, &cuts[..]) {
-            // One that takes nothing is told as well, as in Redis.
-            (_, []) => tell(local, &(0..0)),
-            (_, [cut]) => {
-                self.list_take(local, at, opened, cut.clone(), run, |local| tell(local, cut))?;
-            }
-            (None, cuts) => {
-                cuts.iter().for_each(|cut| drop(run.drain(packed::bytes_of(run, cut))));
-                let rest = Rest::Packed { encoding: Encoding::QuickList, earliest: None, run };
-                self.put_rest(local, at, rest, |local| cuts.iter().for_each(|cut| tell(local, cut)))?;
-            }
-            (Some(grown), cuts) => {
-                // Nothing that is missing is met after the first change (C1).
-                for index in [kept.start - 1, kept.start, kept.end - 1, kept.end] {
-                    retry(|| self.lists.get(grown.first, index, |_| Ok(())))?;
-                }
-                let mut left = *opened;
-                for cut in cuts {
-                    left = self.list_take(local, at, &left, cut.clone(), run, |local| tell(local, cut))?;
-                }
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// A list of a tree, as its key has it.

@@ -2,12 +2,14 @@
 
 use stillframe_pagepool::PageId;
 
+use super::grown;
 use super::place::at;
+use super::read;
 use super::viewed::for_each_in_block;
 use crate::blobs::{Bytes, Given, Made};
 use crate::effect::End;
 use crate::error::SaveError;
-use crate::keyspace::{Keyspace, Local, PageCheck};
+use crate::keyspace::{Keyspace, Op, PageCheck};
 use crate::page::Page;
 use crate::rdb::{CollectionKind, Element};
 use crate::stop::{retry, Stop};
@@ -46,15 +48,14 @@ impl Kind for Lists {
 
     fn give(
         &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
+        op: &mut Op<'_>,
         (db, key): (DbId, &Key<'_>),
         to: Taker<'_>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Taker { begin, give } = to;
         let mut give_item = |item: Given<'_>| give(GivenElement::named(item));
-        keyspace.list_range(local, &at(db, key), (0, -1), begin, &mut give_item, run)
+        read::range(op, &at(db, key), (0, -1), begin, &mut give_item, run)
     }
 
     fn put(
@@ -65,18 +66,12 @@ impl Kind for Lists {
         _: bool,
     ) -> Result<u64, OpError> {
         let items: Vec<Bytes<'_>> = elements.iter().map(|element| element.name).collect();
-        worker.list_push(db, key, End::Right, &items, false)?;
+        worker.list_at(db, key).push(End::Right, &items, false)?;
         Ok(items.len() as u64)
     }
 
-    fn copy(
-        &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
-        from: &Grown,
-        made: Made<'_>,
-    ) -> Result<Grown, OpError> {
-        keyspace.copy_list(local, from, made)
+    fn copy(&self, op: &mut Op<'_>, from: &Grown, made: Made<'_>) -> Result<Grown, OpError> {
+        grown::copy(op, from, made)
     }
 
     fn page_count(&self, keyspace: &Keyspace, grown: &Grown) -> Result<u64, OpError> {

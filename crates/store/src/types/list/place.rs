@@ -1,11 +1,26 @@
-//! The key of a list, and places in it.
+//! The list at a key, and places in it.
 
 use std::ops::Range;
 
 use crate::keyspace::{CollectionKey, Opened};
 use crate::types::packed::elements;
 use crate::value::ValueType;
+use crate::worker::Worker;
 use crate::{DbId, Key};
+
+/// The list at a key, for operations of one worker: each is an operation of its own.
+pub struct ListAt<'w, 'k> {
+    pub(super) worker: &'w mut Worker,
+    pub(super) at: CollectionKey<'k>,
+}
+
+impl Worker {
+    /// The list at a key, whether there is one or not.
+    #[inline]
+    pub fn list_at<'k>(&mut self, db: DbId, key: &Key<'k>) -> ListAt<'_, 'k> {
+        ListAt { worker: self, at: at(db, key) }
+    }
+}
 
 pub(super) fn at<'k>(db: DbId, key: &Key<'k>) -> CollectionKey<'k> {
     CollectionKey { db, key: *key, value_type: ValueType::List }

@@ -3,9 +3,10 @@
 use stillframe_pagepool::PageId;
 
 use super::place::at;
+use super::read;
 use crate::blobs::{Bytes, Given, Made};
 use crate::error::SaveError;
-use crate::keyspace::{Keyspace, Local, PageCheck};
+use crate::keyspace::{elements, Keyspace, Op, PageCheck};
 use crate::page::Page;
 use crate::rdb::{CollectionKind, Element};
 use crate::stop::Stop;
@@ -45,15 +46,14 @@ impl Kind for Sets {
 
     fn give(
         &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
+        op: &mut Op<'_>,
         (db, key): (DbId, &Key<'_>),
         to: Taker<'_>,
         run: &mut Vec<u8>,
     ) -> Result<bool, OpError> {
         let Taker { begin, give } = to;
         let mut give_member = |member: Given<'_>| give(GivenElement::named(member));
-        keyspace.set_for_each(local, &at(db, key), begin, &mut give_member, run)
+        read::for_each(op, &at(db, key), begin, &mut give_member, run)
     }
 
     fn put(
@@ -64,21 +64,15 @@ impl Kind for Sets {
         _: bool,
     ) -> Result<u64, OpError> {
         let members: Vec<Bytes<'_>> = elements.iter().map(|element| element.name).collect();
-        worker.set_add(db, key, &members)
+        worker.set_at(db, key).add(&members)
     }
 
-    fn copy(
-        &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
-        from: &Grown,
-        made: Made<'_>,
-    ) -> Result<Grown, OpError> {
-        Ok(Grown { first: keyspace.copy_elements(local, from, made)?, ..*from })
+    fn copy(&self, op: &mut Op<'_>, from: &Grown, made: Made<'_>) -> Result<Grown, OpError> {
+        Ok(Grown { first: elements::copy_elements(op, from, made)?, ..*from })
     }
 
     fn page_count(&self, keyspace: &Keyspace, grown: &Grown) -> Result<u64, OpError> {
-        Ok(pages_for(grown, keyspace.elements_of_a_leaf(grown.first)?))
+        Ok(pages_for(grown, elements::elements_of_a_leaf(keyspace, grown.first)?))
     }
 
     fn check(&self, grown: &Grown, pages: &mut PageCheck<'_>) -> Result<u64, Stop> {

@@ -10,9 +10,10 @@
 use std::ops::ControlFlow;
 
 use super::packed;
-use super::read::{is_drawn, set_count, FEWER_MEMBERS};
+use super::read::{self, is_drawn, set_count, FEWER_MEMBERS};
+use super::{change, replace};
 use crate::blobs::{Bytes, Given, Sending, Taking};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Opened};
+use crate::keyspace::{collections, random, CollectionKey, Op, Opened};
 use crate::types::packed::{elements, push as push_element};
 use crate::{Deadline, OpError};
 
@@ -23,158 +24,146 @@ fn is_little(left: u64, count: u64) -> bool {
     left.saturating_mul(KEPT_SHARE) <= count
 }
 
-impl Keyspace {
-    pub(super) fn set_pop(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        count: u64,
-        begin: impl FnOnce(u64),
-        mut f: impl FnMut(Given<'_>),
-        run: &mut Vec<u8>,
-    ) -> Result<bool, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(false) };
-        let count = count.min(set_count(&opened, run));
-        begin(count);
-        if count == 0 {
-            return Ok(true);
-        }
-        let mut large = Vec::new();
-        match opened.grown {
-            None => self.set_pop_packed(local, at, &opened, count, run)?,
-            // What is drawn one by one must not meet a page that is missing after the first (C1).
-            Some(grown) if count == 1 || (self.pages.all_resident() && is_drawn(count, &grown)) => {
-                self.set_draw_out(local, at, &opened, count, (run, &mut large))?;
-            }
-            Some(grown) if is_drawn(count, &grown) => {
-                local.taking = Taking::Bytes;
-                self.draw_members(local, &opened, &[], count, |member| {
-                    push_element(run, member);
-                    ControlFlow::Continue(())
-                })?;
-                let members: Vec<Bytes<'_>> = members_of(run).collect();
-                self.set_take(local, at, &opened, &members, &mut Vec::new())?;
-            }
-            Some(_) => {
-                local.taking = Taking::Bytes;
-                self.set_pop_most(local, at, &opened, count, run)?;
-            }
-        }
-        elements(run).for_each(|member| f(Given::Here(member.bytes)));
-        large.into_iter().for_each(|member| f(Given::Large(member)));
-        Ok(true)
+pub(super) fn pop(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    count: u64,
+    begin: impl FnOnce(u64),
+    mut f: impl FnMut(Given<'_>),
+    run: &mut Vec<u8>,
+) -> Result<bool, OpError> {
+    let _lock = op.keyspace.locks.lock_key(&op.local.holder, at.db, at.key.hash);
+    let Some(opened) = collections::open_to_change(op, at, run)? else { return Ok(false) };
+    let count = count.min(set_count(&opened, run));
+    begin(count);
+    if count == 0 {
+        return Ok(true);
     }
+    let mut large = Vec::new();
+    match opened.grown {
+        None => pop_packed(op, at, &opened, count, run)?,
+        // What is drawn one by one must not meet a page that is missing after the first (C1).
+        Some(grown) if count == 1 || (op.keyspace.pages.all_resident() && is_drawn(count, &grown)) => {
+            draw_out(op, at, &opened, count, (run, &mut large))?;
+        }
+        Some(grown) if is_drawn(count, &grown) => {
+            op.local.taking = Taking::Bytes;
+            read::draw_members(op, &opened, &[], count, |member| {
+                push_element(run, member);
+                ControlFlow::Continue(())
+            })?;
+            let members: Vec<Bytes<'_>> = members_of(run).collect();
+            change::take_member(op, at, &opened, &members, &mut Vec::new())?;
+        }
+        Some(_) => {
+            op.local.taking = Taking::Bytes;
+            pop_most(op, at, &opened, count, run)?;
+        }
+    }
+    elements(run).for_each(|member| f(Given::Here(member.bytes)));
+    large.into_iter().for_each(|member| f(Given::Large(member)));
+    Ok(true)
+}
 
-    /// Removes `count` members; they are what is left in the run then.
-    fn set_pop_packed(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        count: u64,
-        run: &mut Vec<u8>,
-    ) -> Result<(), OpError> {
-        let len = packed::len(run);
-        let kept_bytes = packed::part(run, count, len);
-        let (kept, popped) = run.split_at(kept_bytes);
-        let left = len - count;
-        let is_anew = left > 0 && is_little(left, count) && self.set_keep(local, at, kept, popped)?;
-        if !is_anew {
-            self.set_put_rest(local, at, opened, left, kept, members_of(popped))?;
-        }
-        run.drain(..kept_bytes);
-        Ok(())
+/// Removes `count` members; they are what is left in the run then.
+fn pop_packed(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    count: u64,
+    run: &mut Vec<u8>,
+) -> Result<(), OpError> {
+    let len = packed::len(run);
+    let kept_bytes = packed::part(run, count, len);
+    let (kept, popped) = run.split_at(kept_bytes);
+    let left = len - count;
+    let is_anew = left > 0 && is_little(left, count) && keep(op, at, kept, popped)?;
+    if !is_anew {
+        change::put_rest(op, at, opened, left, kept, members_of(popped))?;
     }
+    run.drain(..kept_bytes);
+    Ok(())
+}
 
-    /// Removes members of a large set as they are drawn, and appends them to `popped`, or large ones to `large`.
-    fn set_draw_out(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        count: u64,
-        (popped, large): (&mut Vec<u8>, &mut Vec<Sending>),
-    ) -> Result<(), OpError> {
-        let Some(mut grown) = opened.grown else { return Ok(()) };
-        let mut done = Ok(true);
-        for _ in 0..count {
-            let before = (popped.len(), large.len());
-            done = self.take_random_element(local, grown.first, grown.element_count, |member| {
-                popped.truncate(before.0);
-                large.truncate(before.1);
-                match member {
-                    Given::Here(member) => push_element(popped, member),
-                    Given::Large(member) => large.push(member),
-                }
-            });
-            if !matches!(done, Ok(true)) {
-                popped.truncate(before.0);
-                large.truncate(before.1);
-                break;
+/// Removes members of a large set as they are drawn, and appends them to `popped`, or large ones to `large`.
+fn draw_out(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    count: u64,
+    (popped, large): (&mut Vec<u8>, &mut Vec<Sending>),
+) -> Result<(), OpError> {
+    let Some(mut grown) = opened.grown else { return Ok(()) };
+    let mut done = Ok(true);
+    for _ in 0..count {
+        let before = (popped.len(), large.len());
+        done = random::take_random_element(op, grown.first, grown.element_count, |member| {
+            popped.truncate(before.0);
+            large.truncate(before.1);
+            match member {
+                Given::Here(member) => push_element(popped, member),
+                Given::Large(member) => large.push(member),
             }
-            grown.element_count -= 1;
+        });
+        if !matches!(done, Ok(true)) {
+            popped.truncate(before.0);
+            large.truncate(before.1);
+            break;
         }
-        if popped.is_empty() && large.is_empty() {
-            return done.and(Err(OpError::Damaged(FEWER_MEMBERS.into())));
-        }
-        let left = grown.element_count;
-        let removed = members_of(popped).chain(large.iter().map(Bytes::Stored));
-        self.set_put_rest(local, at, opened, left, &[], removed)?;
-        match done? {
-            true => Ok(()),
-            false => Err(OpError::Damaged(FEWER_MEMBERS.into())),
-        }
+        grown.element_count -= 1;
     }
+    if popped.is_empty() && large.is_empty() {
+        return done.and(Err(OpError::Damaged(FEWER_MEMBERS.into())));
+    }
+    let left = grown.element_count;
+    let removed = members_of(popped).chain(large.iter().map(Bytes::Stored));
+    change::put_rest(op, at, opened, left, &[], removed)?;
+    match done? {
+        true => Ok(()),
+        false => Err(OpError::Damaged(FEWER_MEMBERS.into())),
+    }
+}
 
-    /// Removes more than a few members of a large set, and appends them to `popped`.
-    fn set_pop_most(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        count: u64,
-        popped: &mut Vec<u8>,
-    ) -> Result<(), OpError> {
-        let len = set_count(opened, &[]);
-        let (left, mut kept, mut choice) = (len - count, Vec::new(), packed::Choice::new(count, len));
-        self.each_member(local, opened, &[], |member| {
-            let member = member.held();
-            if choice.takes_next() {
-                push_element(popped, member);
-            } else if is_little(left, count) {
-                push_element(&mut kept, member);
-            }
-            ControlFlow::Continue(())
-        })?;
-        if left == 0 {
-            return self.set_put_rest(local, at, opened, 0, &[], members_of(popped));
+/// Removes more than a few members of a large set, and appends them to `popped`.
+fn pop_most(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    count: u64,
+    popped: &mut Vec<u8>,
+) -> Result<(), OpError> {
+    let len = set_count(opened, &[]);
+    let (left, mut kept, mut choice) = (len - count, Vec::new(), packed::Choice::new(count, len));
+    read::each_member(op, opened, &[], |member| {
+        let member = member.held();
+        if choice.takes_next() {
+            push_element(popped, member);
+        } else if is_little(left, count) {
+            push_element(&mut kept, member);
         }
-        if is_little(left, count) && self.set_keep(local, at, &kept, popped)? {
-            return Ok(());
-        }
-        let members: Vec<Bytes<'_>> = members_of(popped).collect();
-        self.set_take(local, at, opened, &members, &mut Vec::new()).map(drop)
+        ControlFlow::Continue(())
+    })?;
+    if left == 0 {
+        return change::put_rest(op, at, opened, 0, &[], members_of(popped));
     }
+    if is_little(left, count) && keep(op, at, &kept, popped)? {
+        return Ok(());
+    }
+    let members: Vec<Bytes<'_>> = members_of(popped).collect();
+    change::take_member(op, at, opened, &members, &mut Vec::new()).map(drop)
+}
 
-    /// Makes a new set of the little that is left; false if there is no memory for that.
-    fn set_keep(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        kept: &[u8],
-        popped: &[u8],
-    ) -> Result<bool, OpError> {
-        let members: Vec<&[u8]> = elements(kept).map(|member| member.bytes).collect();
-        let names: Vec<Bytes<'_>> = members_of(kept).collect();
-        let encoding = self.set_encoding(None, members.len() as u64, &names);
-        match self.set_put_whole(local, at, encoding, &members, Deadline::Keep) {
-            Err(OpError::OutOfMemory { .. } | OpError::NoRoom) => return Ok(false),
-            stored => stored?,
-        };
-        members_of(popped).for_each(|member| self.announce_member_removed(local, at, member));
-        Ok(true)
-    }
+/// Makes a new set of the little that is left; false if there is no memory for that.
+fn keep(op: &mut Op<'_>, at: &CollectionKey<'_>, kept: &[u8], popped: &[u8]) -> Result<bool, OpError> {
+    let members: Vec<&[u8]> = elements(kept).map(|member| member.bytes).collect();
+    let names: Vec<Bytes<'_>> = members_of(kept).collect();
+    let encoding = change::encoding(op.keyspace, None, members.len() as u64, &names);
+    match replace::put_whole(op, at, encoding, &members, Deadline::Keep) {
+        Err(OpError::OutOfMemory { .. } | OpError::NoRoom) => return Ok(false),
+        stored => stored?,
+    };
+    members_of(popped).for_each(|member| change::announce_removed(op, at, member));
+    Ok(true)
 }
 
 fn members_of(run: &[u8]) -> impl Iterator<Item = Bytes<'_>> {

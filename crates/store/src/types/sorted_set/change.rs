@@ -9,7 +9,7 @@ use super::place::{grown, roots};
 use super::range::{RangeLimit, ScoredRange};
 use crate::blobs::{Bytes, Given, Sending, Taking};
 use crate::effect::{Change, Effect};
-use crate::keyspace::{CollectionKey, Keyspace, Local, Missed, Opened, Rest};
+use crate::keyspace::{collections, elements, CollectionKey, Keyspace, Missed, Op, Opened, Rest};
 use crate::tree::hash::Grown;
 use crate::tree::sorted_set::Roots;
 use crate::types::packed::PACKED_MAX_BYTES;
@@ -174,413 +174,396 @@ impl Progress {
     }
 }
 
-impl Keyspace {
-    pub(super) fn sorted_set_put(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        scored: &[(f64, Bytes<'_>)],
-        rule: &ScoreRule,
-        run: &mut Vec<u8>,
-    ) -> Result<ScoreChanges, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let opened = self.open_to_change(local, at, run)?;
-        match opened.as_ref().and_then(|opened| Some((opened, opened.grown?))) {
-            Some((opened, grown)) => self.sorted_set_put_grown(local, at, opened, grown, scored, rule),
-            None => self.sorted_set_put_packed(local, at, opened.as_ref(), scored, rule, run),
-        }
+pub(super) fn put(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    scored: &[(f64, Bytes<'_>)],
+    rule: &ScoreRule,
+    run: &mut Vec<u8>,
+) -> Result<ScoreChanges, OpError> {
+    let _lock = op.keyspace.locks.lock_key(&op.local.holder, at.db, at.key.hash);
+    let opened = collections::open_to_change(op, at, run)?;
+    match opened.as_ref().and_then(|opened| Some((opened, opened.grown?))) {
+        Some((opened, grown)) => put_grown(op, at, opened, grown, scored, rule),
+        None => put_packed(op, at, opened.as_ref(), scored, rule, run),
     }
+}
 
-    fn sorted_set_put_packed(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: Option<&Opened>,
-        scored: &[(f64, Bytes<'_>)],
-        rule: &ScoreRule,
-        run: &mut Vec<u8>,
-    ) -> Result<ScoreChanges, OpError> {
-        let most_bytes: usize = scored.iter().map(|(_, member)| packed::most_bytes_of(member)).sum();
-        if run.len() + most_bytes > PACKED_MAX_BYTES {
-            return self.sorted_set_grow(local, at, opened, scored, rule, run);
-        }
-        let mut progress = Progress::new(self.naming(opened, packed::len(run)).keeping(rule, scored));
-        for (index, (given, member)) in scored.iter().enumerate() {
-            // None of so few bytes lie in pages.
-            let name = member.here().unwrap_or_default();
-            let old = packed::find(run, name).map(|found| found.score);
-            let decision = rule.decide(old, *given);
-            if decision == Decision::Nan {
-                return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
-            }
-            if let Some(score) = progress.count(decision, member, old.is_none()) {
-                packed::put(run, name, score);
-                progress.changed.push((index, score));
-            }
-        }
-        if !progress.changed.is_empty() {
-            self.put_packed(local, at, progress.naming.encoding, None, run, Deadline::Keep)?;
-            self.announce_scores(local, at, opened.is_none(), scored, &progress.changed);
-        }
-        Ok(progress.changes)
+fn put_packed(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: Option<&Opened>,
+    scored: &[(f64, Bytes<'_>)],
+    rule: &ScoreRule,
+    run: &mut Vec<u8>,
+) -> Result<ScoreChanges, OpError> {
+    let most_bytes: usize = scored.iter().map(|(_, member)| packed::most_bytes_of(member)).sum();
+    if run.len() + most_bytes > PACKED_MAX_BYTES {
+        return grow(op, at, opened, scored, rule, run);
     }
-
-    /// What a sorted set that has so many members is called.
-    pub(super) fn naming(&self, opened: Option<&Opened>, len: u64) -> Naming {
-        Naming {
-            encoding: opened.map_or(Encoding::ListPack, |opened| opened.encoding),
-            len,
-            most_members: self.limits.sorted_set_entries() as u64,
-            most_bytes: self.limits.sorted_set_value_bytes() as u64,
-            keeps_negative_zero: false,
-        }
-    }
-
-    /// Makes trees of a packed sorted set, or of none, and gives the members their scores there.
-    fn sorted_set_grow(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: Option<&Opened>,
-        scored: &[(f64, Bytes<'_>)],
-        rule: &ScoreRule,
-        run: &[u8],
-    ) -> Result<ScoreChanges, OpError> {
-        let old = packed::members(run).map(|scored| scored.member.len());
-        self.resolve_stored(old.chain(scored.iter().map(|(_, member)| member.unstored_bytes())))?;
-        let roots = self.create_sorted_trees()?;
-        let give_up = |_: &OpError| self.drop_trees(&grown(roots, 0));
-        let mut packed = packed::members(run);
-        let moved = packed.try_for_each(|scored| {
-            self.sorted_set_put_one(local, roots, &scored.member.into(), scored.score).map(drop)
-        });
-        moved.inspect_err(give_up)?;
-        let before = packed::len(run);
-        let mut progress = Progress::new(self.naming(opened, before).keeping(rule, scored));
-        self.sorted_set_fill(local, roots, scored, rule, &mut progress).inspect_err(give_up)?;
-        let Progress { changes, changed, naming } = progress;
-        if changed.is_empty() || changes.is_nan {
-            self.drop_trees(&grown(roots, 0));
-            return Ok(changes);
-        }
-        let trees = grown(roots, before + changes.added);
-        self.put_grown(local, at, naming.encoding, None, trees, Deadline::Keep)?;
-        self.announce_scores(local, at, opened.is_none(), scored, &changed);
-        Ok(changes)
-    }
-
-    pub(super) fn create_sorted_trees(&self) -> Result<Roots, OpError> {
-        let tags = (self.take_tag(), self.take_tag());
-        self.sorted().create(tags, |root| self.garbage.push_tree(&self.pool, root))
-    }
-
-    /// Gives a member a score; whether it is new.
-    pub(super) fn sorted_set_put_one(
-        &self,
-        local: &mut Local,
-        roots: Roots,
-        member: &Bytes<'_>,
-        score: f64,
-    ) -> Result<bool, OpError> {
-        let member = self.hashed_bytes(local, member)?;
-        let found = self.sorted().find_hashed(roots, &member)?;
-        self.sorted().put(&mut local.scratch, roots, &member, &found, score)
-    }
-
-    /// Gives members their scores as the rule says. What has been set counts, too, if it ends with an error.
-    fn sorted_set_fill(
-        &self,
-        local: &mut Local,
-        roots: Roots,
-        scored: &[(f64, Bytes<'_>)],
-        rule: &ScoreRule,
-        progress: &mut Progress,
-    ) -> Result<(), OpError> {
-        let trees = self.sorted();
-        for (index, (given, member)) in scored.iter().enumerate() {
-            let name = self.hashed_bytes(local, member)?;
-            let found = trees.find_hashed(roots, &name)?;
-            let decision = rule.decide(found.score(), *given);
-            if decision == Decision::Nan {
-                progress.changes.is_nan = true;
-                return Ok(());
-            }
-            let before = progress.changes;
-            if let Some(score) = progress.count(decision, member, found.score().is_none()) {
-                let has_begun = !progress.changed.is_empty();
-                self.step_of_many(has_begun, local, |local| {
-                    trees.put(&mut local.scratch, roots, &name, &found, score)
-                })
-                .inspect_err(|_| progress.changes = before)?;
-                progress.changed.push((index, score));
-            }
-        }
-        Ok(())
-    }
-
-    fn sorted_set_put_grown(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        trees: Grown,
-        scored: &[(f64, Bytes<'_>)],
-        rule: &ScoreRule,
-    ) -> Result<ScoreChanges, OpError> {
-        let roots = roots(&trees)?;
-        // Nothing that is missing is met after the first change (C1).
-        if !self.pages.all_resident() {
-            let mut missed = Missed::default();
-            for (given, member) in scored {
-                let name = self.hashed_bytes(local, member)?;
-                let Some(found) = missed.look(self.sorted().find_hashed(roots, &name))? else { continue };
-                if let Decision::Set(score) = rule.decide(found.score(), *given) {
-                    missed.look(self.sorted().resolve(roots, &name, score))?;
-                }
-            }
-            missed.end()?;
-            self.resolve_stored(scored.iter().map(|(_, member)| member.unstored_bytes()))?;
-        }
-        if rule.adds && scored.len() > 1 && self.sums_are_nan(local, roots, scored, rule)? {
+    let mut progress = Progress::new(naming(op.keyspace, opened, packed::len(run)).keeping(rule, scored));
+    for (index, (given, member)) in scored.iter().enumerate() {
+        // None of so few bytes lie in pages.
+        let name = member.here().unwrap_or_default();
+        let old = packed::find(run, name).map(|found| found.score);
+        let decision = rule.decide(old, *given);
+        if decision == Decision::Nan {
             return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
         }
-        let lengths = scored.iter().map(|(_, member)| member.unstored_bytes());
-        let _admitted = self.admit_elements(scored.len(), lengths)?;
-        let mut progress =
-            Progress::new(self.naming(Some(opened), trees.element_count).keeping(rule, scored));
-        let filled = self.sorted_set_fill(local, roots, scored, rule, &mut progress);
-        let Progress { changes, changed, naming } = progress;
-        if changed.is_empty() {
-            return filled.map(|()| changes);
+        if let Some(score) = progress.count(decision, member, old.is_none()) {
+            packed::put(run, name, score);
+            progress.changed.push((index, score));
         }
-        let (encoding, mut noted) = (naming.encoding, Ok(()));
-        if changes.added > 0 || encoding != opened.encoding {
-            let len = trees.element_count + changes.added;
-            let opened = Opened { encoding, grown: Some(grown(roots, len)), ..*opened };
-            noted = self.set_grown(local, at, &opened);
-        }
-        self.announce_scores(local, at, false, scored, &changed);
-        filled.and(noted).map(|()| changes)
     }
+    if !progress.changed.is_empty() {
+        collections::put_packed(op, at, progress.naming.encoding, None, run, Deadline::Keep)?;
+        announce_scores(op, at, opened.is_none(), scored, &progress.changed);
+    }
+    Ok(progress.changes)
+}
 
-    /// Whether scores that are added, one after the other, would come to one that is no number.
-    #[cold]
-    fn sums_are_nan(
-        &self,
-        local: &Local,
-        roots: Roots,
-        scored: &[(f64, Bytes<'_>)],
-        rule: &ScoreRule,
-    ) -> Result<bool, OpError> {
-        // Of names that lie in pages none is twice the same to this: a sum of two scores of one is met later.
-        let mut scores: HashMap<&[u8], Option<f64>> = HashMap::with_capacity(scored.len());
+/// What a sorted set that has so many members is called.
+pub(super) fn naming(keyspace: &Keyspace, opened: Option<&Opened>, len: u64) -> Naming {
+    Naming {
+        encoding: opened.map_or(Encoding::ListPack, |opened| opened.encoding),
+        len,
+        most_members: keyspace.limits.sorted_set_entries() as u64,
+        most_bytes: keyspace.limits.sorted_set_value_bytes() as u64,
+        keeps_negative_zero: false,
+    }
+}
+
+/// Makes trees of a packed sorted set, or of none, and gives the members their scores there.
+fn grow(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: Option<&Opened>,
+    scored: &[(f64, Bytes<'_>)],
+    rule: &ScoreRule,
+    run: &[u8],
+) -> Result<ScoreChanges, OpError> {
+    let old = packed::members(run).map(|scored| scored.member.len());
+    collections::resolve_stored(
+        op.keyspace,
+        old.chain(scored.iter().map(|(_, member)| member.unstored_bytes())),
+    )?;
+    let roots = create_trees(op.keyspace)?;
+    let give_up = |_: &OpError| collections::drop_trees(op.keyspace, &grown(roots, 0));
+    let mut packed = packed::members(run);
+    let moved =
+        packed.try_for_each(|scored| put_one(op, roots, &scored.member.into(), scored.score).map(drop));
+    moved.inspect_err(give_up)?;
+    let before = packed::len(run);
+    let mut progress = Progress::new(naming(op.keyspace, opened, before).keeping(rule, scored));
+    fill(op, roots, scored, rule, &mut progress).inspect_err(give_up)?;
+    let Progress { changes, changed, naming } = progress;
+    if changed.is_empty() || changes.is_nan {
+        collections::drop_trees(op.keyspace, &grown(roots, 0));
+        return Ok(changes);
+    }
+    let trees = grown(roots, before + changes.added);
+    collections::put_grown(op, at, naming.encoding, None, trees, Deadline::Keep)?;
+    announce_scores(op, at, opened.is_none(), scored, &changed);
+    Ok(changes)
+}
+
+pub(super) fn create_trees(keyspace: &Keyspace) -> Result<Roots, OpError> {
+    let tags = (keyspace.take_tag(), keyspace.take_tag());
+    keyspace.sorted().create(tags, |root| keyspace.garbage.push_tree(&keyspace.pool, root))
+}
+
+/// Gives a member a score; whether it is new.
+pub(super) fn put_one(
+    op: &mut Op<'_>,
+    roots: Roots,
+    member: &Bytes<'_>,
+    score: f64,
+) -> Result<bool, OpError> {
+    let member = elements::hashed_bytes(op, member)?;
+    let found = op.keyspace.sorted().find_hashed(roots, &member)?;
+    op.keyspace.sorted().put(&mut op.local.scratch, roots, &member, &found, score)
+}
+
+/// Gives members their scores as the rule says. What has been set counts, too, if it ends with an error.
+fn fill(
+    op: &mut Op<'_>,
+    roots: Roots,
+    scored: &[(f64, Bytes<'_>)],
+    rule: &ScoreRule,
+    progress: &mut Progress,
+) -> Result<(), OpError> {
+    let trees = op.keyspace.sorted();
+    for (index, (given, member)) in scored.iter().enumerate() {
+        let name = elements::hashed_bytes(op, member)?;
+        let found = trees.find_hashed(roots, &name)?;
+        let decision = rule.decide(found.score(), *given);
+        if decision == Decision::Nan {
+            progress.changes.is_nan = true;
+            return Ok(());
+        }
+        let before = progress.changes;
+        if let Some(score) = progress.count(decision, member, found.score().is_none()) {
+            let has_begun = !progress.changed.is_empty();
+            collections::step_of_many(op, has_begun, |op| {
+                trees.put(&mut op.local.scratch, roots, &name, &found, score)
+            })
+            .inspect_err(|_| progress.changes = before)?;
+            progress.changed.push((index, score));
+        }
+    }
+    Ok(())
+}
+
+fn put_grown(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    trees: Grown,
+    scored: &[(f64, Bytes<'_>)],
+    rule: &ScoreRule,
+) -> Result<ScoreChanges, OpError> {
+    let roots = roots(&trees)?;
+    // Nothing that is missing is met after the first change (C1).
+    if !op.keyspace.pages.all_resident() {
+        let mut missed = Missed::default();
         for (given, member) in scored {
-            let before = match member.here().and_then(|name| scores.get(name)) {
-                Some(score) => *score,
-                None => self.sorted().find_hashed(roots, &self.hashed_bytes(local, member)?)?.score(),
-            };
-            let after = match rule.decide(before, *given) {
-                Decision::Nan => return Ok(true),
-                Decision::Set(score) => Some(score),
-                Decision::Same(_) | Decision::LeftOut => before,
-            };
-            member.here().map(|name| scores.insert(name, after));
-        }
-        Ok(false)
-    }
-
-    fn announce_scores(
-        &self,
-        local: &Local,
-        at: &CollectionKey<'_>,
-        is_new: bool,
-        scored: &[(f64, Bytes<'_>)],
-        changed: &Changed,
-    ) {
-        let mut is_new = is_new;
-        for (index, score) in changed {
-            if let Some(&(_, member)) = scored.get(*index) {
-                let change = Change::Scored { member, score: *score };
-                self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new });
-                is_new = false;
+            let name = elements::hashed_bytes(op, member)?;
+            let Some(found) = missed.look(op.keyspace.sorted().find_hashed(roots, &name))? else { continue };
+            if let Decision::Set(score) = rule.decide(found.score(), *given) {
+                missed.look(op.keyspace.sorted().resolve(roots, &name, score))?;
             }
         }
+        missed.end()?;
+        collections::resolve_stored(op.keyspace, scored.iter().map(|(_, member)| member.unstored_bytes()))?;
     }
-
-    fn announce_removed(&self, local: &Local, at: &CollectionKey<'_>, member: Bytes<'_>) {
-        let change = Change::ScoredRemoved { member };
-        self.announce(local, Effect::Element { db: at.db, key: at.key, change, is_new: false });
+    if rule.adds && scored.len() > 1 && sums_are_nan(op, roots, scored, rule)? {
+        return Ok(ScoreChanges { is_nan: true, ..ScoreChanges::default() });
     }
+    let lengths = scored.iter().map(|(_, member)| member.unstored_bytes());
+    let _admitted = collections::admit_elements(op.keyspace, scored.len(), lengths)?;
+    let mut progress =
+        Progress::new(naming(op.keyspace, Some(opened), trees.element_count).keeping(rule, scored));
+    let filled = fill(op, roots, scored, rule, &mut progress);
+    let Progress { changes, changed, naming } = progress;
+    if changed.is_empty() {
+        return filled.map(|()| changes);
+    }
+    let (encoding, mut noted) = (naming.encoding, Ok(()));
+    if changes.added > 0 || encoding != opened.encoding {
+        let len = trees.element_count + changes.added;
+        let opened = Opened { encoding, grown: Some(grown(roots, len)), ..*opened };
+        noted = collections::set_grown(op, at, &opened);
+    }
+    announce_scores(op, at, false, scored, &changed);
+    filled.and(noted).map(|()| changes)
+}
 
-    pub(super) fn sorted_set_remove(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        members: &[Bytes<'_>],
-        run: &mut Vec<u8>,
-    ) -> Result<u64, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(0) };
-        let mut removed: SmallVec<[Bytes<'_>; 4]> = SmallVec::new();
-        let mut ended = Ok(());
-        match &opened.grown {
-            None => {
-                let mut remove =
-                    |member: &Bytes<'_>| member.here().is_some_and(|name| packed::remove(run, name));
-                removed.extend(members.iter().copied().filter(|member| remove(member)));
-            }
-            Some(trees) => {
-                let (sorted, roots) = (self.sorted(), roots(trees)?);
-                if !self.pages.all_resident() {
-                    let mut missed = Missed::default();
-                    for member in members {
-                        missed.look(sorted.find_hashed(roots, &self.hashed_bytes(local, member)?))?;
-                    }
-                    missed.end()?;
+/// Whether scores that are added, one after the other, would come to one that is no number.
+#[cold]
+fn sums_are_nan(
+    op: &Op<'_>,
+    roots: Roots,
+    scored: &[(f64, Bytes<'_>)],
+    rule: &ScoreRule,
+) -> Result<bool, OpError> {
+    // Of names that lie in pages none is twice the same to this: a sum of two scores of one is met later.
+    let mut scores: HashMap<&[u8], Option<f64>> = HashMap::with_capacity(scored.len());
+    for (given, member) in scored {
+        let before = match member.here().and_then(|name| scores.get(name)) {
+            Some(score) => *score,
+            None => op.keyspace.sorted().find_hashed(roots, &elements::hashed_bytes(op, member)?)?.score(),
+        };
+        let after = match rule.decide(before, *given) {
+            Decision::Nan => return Ok(true),
+            Decision::Set(score) => Some(score),
+            Decision::Same(_) | Decision::LeftOut => before,
+        };
+        member.here().map(|name| scores.insert(name, after));
+    }
+    Ok(false)
+}
+
+fn announce_scores(
+    op: &Op<'_>,
+    at: &CollectionKey<'_>,
+    is_new: bool,
+    scored: &[(f64, Bytes<'_>)],
+    changed: &Changed,
+) {
+    let mut is_new = is_new;
+    for (index, score) in changed {
+        if let Some(&(_, member)) = scored.get(*index) {
+            let change = Change::Scored { member, score: *score };
+            op.announce(Effect::Element { db: at.db, key: at.key, change, is_new });
+            is_new = false;
+        }
+    }
+}
+
+fn announce_removed(op: &Op<'_>, at: &CollectionKey<'_>, member: Bytes<'_>) {
+    let change = Change::ScoredRemoved { member };
+    op.announce(Effect::Element { db: at.db, key: at.key, change, is_new: false });
+}
+
+pub(super) fn remove(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    members: &[Bytes<'_>],
+    run: &mut Vec<u8>,
+) -> Result<u64, OpError> {
+    let _lock = op.keyspace.locks.lock_key(&op.local.holder, at.db, at.key.hash);
+    let Some(opened) = collections::open_to_change(op, at, run)? else { return Ok(0) };
+    let mut removed: SmallVec<[Bytes<'_>; 4]> = SmallVec::new();
+    let mut ended = Ok(());
+    match &opened.grown {
+        None => {
+            let mut remove = |member: &Bytes<'_>| member.here().is_some_and(|name| packed::remove(run, name));
+            removed.extend(members.iter().copied().filter(|member| remove(member)));
+        }
+        Some(trees) => {
+            let (sorted, roots) = (op.keyspace.sorted(), roots(trees)?);
+            if !op.keyspace.pages.all_resident() {
+                let mut missed = Missed::default();
+                for member in members {
+                    missed.look(sorted.find_hashed(roots, &elements::hashed_bytes(op, member)?))?;
                 }
-                ended = members.iter().try_for_each(|member| {
-                    let found = sorted.find_hashed(roots, &self.hashed_bytes(local, member)?)?;
-                    if sorted.remove(&mut local.scratch, roots, &found)? {
-                        removed.push(*member);
-                    }
-                    Ok(())
-                });
+                missed.end()?;
             }
+            ended = members.iter().try_for_each(|member| {
+                let found = sorted.find_hashed(roots, &elements::hashed_bytes(op, member)?)?;
+                if sorted.remove(&mut op.local.scratch, roots, &found)? {
+                    removed.push(*member);
+                }
+                Ok(())
+            });
         }
-        if removed.is_empty() {
-            return ended.map(|()| 0);
-        }
-        self.sorted_set_shrunk(local, at, &opened, removed.len() as u64, run, |local| {
-            removed.iter().for_each(|member| self.announce_removed(local, at, *member));
-        })?;
-        ended.map(|()| removed.len() as u64)
     }
-
-    /// Puts back what is left after members have been removed, which `tell` announces.
-    fn sorted_set_shrunk(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        removed_count: u64,
-        run: &[u8],
-        tell: impl FnOnce(&Local),
-    ) -> Result<(), OpError> {
-        let left = opened
-            .grown
-            .map_or_else(|| packed::len(run), |trees| trees.element_count.saturating_sub(removed_count));
-        let rest = match opened.grown {
-            _ if left == 0 => Rest::Nothing,
-            None => Rest::Packed { encoding: opened.encoding, earliest: None, run },
-            Some(trees) => {
-                Rest::Grown(Opened { grown: Some(Grown { element_count: left, ..trees }), ..*opened })
-            }
-        };
-        self.put_rest(local, at, rest, tell)
+    if removed.is_empty() {
+        return ended.map(|()| 0);
     }
+    shrunk(op, at, &opened, removed.len() as u64, run, |op| {
+        removed.iter().for_each(|member| announce_removed(op, at, *member));
+    })?;
+    ended.map(|()| removed.len() as u64)
+}
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn sorted_set_remove_range(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        range: &ScoredRange<'_>,
-        is_downwards: bool,
-        limit: RangeLimit,
-        mut f: impl FnMut(Given<'_>, f64),
-        run: &mut Vec<u8>,
-    ) -> Result<Option<u64>, OpError> {
-        let _lock = self.locks.lock_key(&local.holder, at.db, at.key.hash);
-        let Some(opened) = self.open_to_change(local, at, run)? else { return Ok(None) };
-        let Some(trees) = opened.grown else {
-            return self
-                .remove_packed_range(local, at, &opened, range, (is_downwards, limit), f, run)
-                .map(Some);
-        };
-        let (sorted, roots) = (self.sorted_taking(local.taking), roots(&trees)?);
-        let ranks = range.ranks_of(&sorted.ranks(roots), trees.element_count, is_downwards, limit)?;
-        if ranks.end - ranks.start < trees.element_count {
-            return self.sorted_set_remove_ranks(local, at, &opened, roots, ranks, is_downwards, f).map(Some);
-        }
-        sorted.range(roots, ranks.clone(), is_downwards, |met| {
-            f(met.member, met.score);
+/// Puts back what is left after members have been removed, which `tell` announces.
+fn shrunk(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    removed_count: u64,
+    run: &[u8],
+    tell: impl FnOnce(&Op<'_>),
+) -> Result<(), OpError> {
+    let left = opened
+        .grown
+        .map_or_else(|| packed::len(run), |trees| trees.element_count.saturating_sub(removed_count));
+    let rest = match opened.grown {
+        _ if left == 0 => Rest::Nothing,
+        None => Rest::Packed { encoding: opened.encoding, earliest: None, run },
+        Some(trees) => Rest::Grown(Opened { grown: Some(Grown { element_count: left, ..trees }), ..*opened }),
+    };
+    collections::put_rest(op, at, rest, tell)
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn remove_range(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    range: &ScoredRange<'_>,
+    is_downwards: bool,
+    limit: RangeLimit,
+    mut f: impl FnMut(Given<'_>, f64),
+    run: &mut Vec<u8>,
+) -> Result<Option<u64>, OpError> {
+    let _lock = op.keyspace.locks.lock_key(&op.local.holder, at.db, at.key.hash);
+    let Some(opened) = collections::open_to_change(op, at, run)? else { return Ok(None) };
+    let Some(trees) = opened.grown else {
+        return remove_packed_range(op, at, &opened, range, (is_downwards, limit), f, run).map(Some);
+    };
+    let (sorted, roots) = (op.keyspace.sorted_taking(op.local.taking), roots(&trees)?);
+    let ranks = range.ranks_of(&sorted.ranks(roots), trees.element_count, is_downwards, limit)?;
+    if ranks.end - ranks.start < trees.element_count {
+        return remove_ranks(op, at, &opened, roots, ranks, is_downwards, f).map(Some);
+    }
+    sorted.range(roots, ranks.clone(), is_downwards, |met| {
+        f(met.member, met.score);
+        Ok(true)
+    })?;
+    // The trees go with the key, as a whole. Its removal ends what is told, so nothing is wrong if less of them can be read.
+    collections::put_rest(op, at, Rest::Nothing, |op| {
+        let _ = sorted.range(roots, ranks, is_downwards, |met| {
+            announce_removed(op, at, met.member.as_bytes());
             Ok(true)
-        })?;
-        // The trees go with the key, as a whole. Its removal ends what is told, so nothing is wrong if less of them can be read.
-        self.put_rest(local, at, Rest::Nothing, |local| {
-            let _ = sorted.range(roots, ranks, is_downwards, |met| {
-                self.announce_removed(local, at, met.member.as_bytes());
-                Ok(true)
-            });
-        })?;
-        Ok(Some(trees.element_count))
-    }
+        });
+    })?;
+    Ok(Some(trees.element_count))
+}
 
-    #[allow(clippy::too_many_arguments)]
-    fn remove_packed_range(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        range: &ScoredRange<'_>,
-        (is_downwards, limit): (bool, RangeLimit),
-        mut f: impl FnMut(Given<'_>, f64),
-        run: &[u8],
-    ) -> Result<u64, OpError> {
-        let members = packed::all(run);
-        let ranks = range.ranks_in(&members, is_downwards, limit);
-        let mut wanted: Vec<&Scored<'_>> = members[ranks.start as usize..ranks.end as usize].iter().collect();
-        if is_downwards {
-            wanted.reverse();
-        }
-        if !wanted.is_empty() {
-            let mut left = run.to_vec();
-            packed::remove_ranks(&mut left, &ranks);
-            self.sorted_set_shrunk(local, at, opened, wanted.len() as u64, &left, |local| {
-                wanted.iter().for_each(|scored| self.announce_removed(local, at, scored.member.into()));
-            })?;
-        }
-        wanted.iter().for_each(|scored| f(Given::Here(scored.member), scored.score));
-        Ok(wanted.len() as u64)
+#[allow(clippy::too_many_arguments)]
+fn remove_packed_range(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    range: &ScoredRange<'_>,
+    (is_downwards, limit): (bool, RangeLimit),
+    mut f: impl FnMut(Given<'_>, f64),
+    run: &[u8],
+) -> Result<u64, OpError> {
+    let members = packed::all(run);
+    let ranks = range.ranks_in(&members, is_downwards, limit);
+    let mut wanted: Vec<&Scored<'_>> = members[ranks.start as usize..ranks.end as usize].iter().collect();
+    if is_downwards {
+        wanted.reverse();
     }
+    if !wanted.is_empty() {
+        let mut left = run.to_vec();
+        packed::remove_ranks(&mut left, &ranks);
+        shrunk(op, at, opened, wanted.len() as u64, &left, |op| {
+            wanted.iter().for_each(|scored| announce_removed(op, at, scored.member.into()));
+        })?;
+    }
+    wanted.iter().for_each(|scored| f(Given::Here(scored.member), scored.score));
+    Ok(wanted.len() as u64)
+}
 
-    #[allow(clippy::too_many_arguments)]
-    fn sorted_set_remove_ranks(
-        &self,
-        local: &mut Local,
-        at: &CollectionKey<'_>,
-        opened: &Opened,
-        roots: Roots,
-        ranks: std::ops::Range<u64>,
-        is_downwards: bool,
-        mut f: impl FnMut(Given<'_>, f64),
-    ) -> Result<u64, OpError> {
-        if !self.pages.all_resident() {
-            // Nothing that is missing is met after the first change (C1).
-            let (sorted, mut missed) = (self.sorted_taking(Taking::Large), Missed::default());
-            let walked = sorted.range(roots, ranks.clone(), false, |met| {
-                missed.look(sorted.find_met(roots, &met)).map(|_| true)
-            });
-            missed.look(walked)?;
-            missed.end()?;
-        }
-        let mut removed = Vec::new();
-        let note = |member: Given<'_>, score: f64| removed.push((Kept::of(member), score));
-        let ended = self.sorted_taking(local.taking).remove_range(&mut local.scratch, roots, ranks, note);
-        if is_downwards {
-            removed.reverse();
-        }
-        if !removed.is_empty() {
-            self.sorted_set_shrunk(local, at, opened, removed.len() as u64, &[], |local| {
-                removed.iter().for_each(|(member, _)| self.announce_removed(local, at, member.as_bytes()));
-            })?;
-        }
-        for (member, score) in removed {
-            match member {
-                Kept::Here(member) => f(Given::Here(&member), score),
-                Kept::Large(member) => f(Given::Large(member), score),
-            }
-        }
-        ended
+#[allow(clippy::too_many_arguments)]
+fn remove_ranks(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    opened: &Opened,
+    roots: Roots,
+    ranks: std::ops::Range<u64>,
+    is_downwards: bool,
+    mut f: impl FnMut(Given<'_>, f64),
+) -> Result<u64, OpError> {
+    if !op.keyspace.pages.all_resident() {
+        // Nothing that is missing is met after the first change (C1).
+        let (sorted, mut missed) = (op.keyspace.sorted_taking(Taking::Large), Missed::default());
+        let walked = sorted.range(roots, ranks.clone(), false, |met| {
+            missed.look(sorted.find_met(roots, &met)).map(|_| true)
+        });
+        missed.look(walked)?;
+        missed.end()?;
     }
+    let mut removed = Vec::new();
+    let note = |member: Given<'_>, score: f64| removed.push((Kept::of(member), score));
+    let ended =
+        op.keyspace.sorted_taking(op.local.taking).remove_range(&mut op.local.scratch, roots, ranks, note);
+    if is_downwards {
+        removed.reverse();
+    }
+    if !removed.is_empty() {
+        shrunk(op, at, opened, removed.len() as u64, &[], |op| {
+            removed.iter().for_each(|(member, _)| announce_removed(op, at, member.as_bytes()));
+        })?;
+    }
+    for (member, score) in removed {
+        match member {
+            Kept::Here(member) => f(Given::Here(&member), score),
+            Kept::Large(member) => f(Given::Large(member), score),
+        }
+    }
+    ended
 }

@@ -7,9 +7,10 @@ use super::packed::members;
 use super::place::{at, roots};
 use super::range::{RangeLimit, ScoredRange};
 use super::viewed::{for_each_in_order, order_of};
+use super::{read, replace};
 use crate::blobs::{Bytes, Given, Made};
 use crate::error::SaveError;
-use crate::keyspace::{Keyspace, Local, PageCheck};
+use crate::keyspace::{elements, Keyspace, Op, PageCheck};
 use crate::page::Page;
 use crate::rdb::{CollectionKind, Element};
 use crate::stop::{retry, Stop};
@@ -49,8 +50,7 @@ impl Kind for SortedSets {
 
     fn give(
         &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
+        op: &mut Op<'_>,
         (db, key): (DbId, &Key<'_>),
         to: Taker<'_>,
         run: &mut Vec<u8>,
@@ -59,7 +59,7 @@ impl Kind for SortedSets {
         let (all, limit) = (ScoredRange::ALL, RangeLimit::NONE);
         let mut give_member =
             |member: Given<'_>, score| give(GivenElement { score, ..GivenElement::named(member) });
-        keyspace.sorted_set_range(local, &at(db, key), &all, false, limit, (begin, &mut give_member), run)
+        read::range(op, &at(db, key), &all, false, limit, (begin, &mut give_member), run)
     }
 
     fn put(
@@ -74,17 +74,11 @@ impl Kind for SortedSets {
         // A container may have the negative zero.
         let negative_zero = if were_packed { NegativeZero::Kept } else { NegativeZero::AsLoaded };
         let rule = ScoreRule { negative_zero, ..ScoreRule::default() };
-        Ok(worker.sorted_set_put(db, key, &scored, &rule)?.added)
+        Ok(worker.sorted_set_at(db, key).put(&scored, &rule)?.added)
     }
 
-    fn copy(
-        &self,
-        keyspace: &Keyspace,
-        local: &mut Local,
-        from: &Grown,
-        made: Made<'_>,
-    ) -> Result<Grown, OpError> {
-        keyspace.copy_sorted_set(local, from, made)
+    fn copy(&self, op: &mut Op<'_>, from: &Grown, made: Made<'_>) -> Result<Grown, OpError> {
+        replace::copy(op, from, made)
     }
 
     fn page_count(&self, keyspace: &Keyspace, grown: &Grown) -> Result<u64, OpError> {
@@ -93,7 +87,8 @@ impl Kind for SortedSets {
             let guard = keyspace.orders.leaf_shared(order, Seek::Last, None)?;
             Ok(as_leaf(guard.id(), guard.page())?.count() as u64)
         })?;
-        Ok(pages_for(grown, keyspace.elements_of_a_leaf(index)?) + pages_for(grown, members_a_leaf))
+        Ok(pages_for(grown, elements::elements_of_a_leaf(keyspace, index)?)
+            + pages_for(grown, members_a_leaf))
     }
 
     fn check(&self, grown: &Grown, pages: &mut PageCheck<'_>) -> Result<u64, Stop> {

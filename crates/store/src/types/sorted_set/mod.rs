@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 
 use self::place::at;
 use crate::blobs::{Bytes, Given};
+use crate::keyspace::{elements, CollectionKey};
 use crate::worker::Worker;
 use crate::{DbId, Key, OpError};
 
@@ -35,24 +36,38 @@ fn check_scores(mut scores: impl Iterator<Item = f64>) -> Result<(), OpError> {
     }
 }
 
+/// The sorted set at a key, for operations of one worker: each is an operation of its own.
+pub struct SortedSetAt<'w, 'k> {
+    worker: &'w mut Worker,
+    at: CollectionKey<'k>,
+}
+
 impl Worker {
+    /// The sorted set at a key, whether there is one or not.
+    #[inline]
+    pub fn sorted_set_at<'k>(&mut self, db: DbId, key: &Key<'k>) -> SortedSetAt<'_, 'k> {
+        SortedSetAt { worker: self, at: at(db, key) }
+    }
+}
+
+#[allow(clippy::len_without_is_empty, reason = "a length is an operation, which may miss pages")]
+impl SortedSetAt<'_, '_> {
     /// Gives members scores, as the rule says, in a sorted set that is made if there is none.
     /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
     /// [`OpError`], [`OpError::NotANumber`] among them; nothing has been changed. Whether there is memory for several together is decided before the first.
-    pub fn sorted_set_put<'b>(
+    pub fn put<'b>(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         scored: &[(f64, impl Into<Bytes<'b>> + Copy)],
         rule: &ScoreRule,
     ) -> Result<ScoreChanges, OpError> {
+        let at = self.at;
         let scored: SmallVec<[(f64, Bytes<'_>); 2]> =
             scored.iter().map(|(score, member)| (*score, (*member).into())).collect();
         check_scores(scored.iter().map(|(score, _)| *score))?;
-        self.keyspace().check_given(scored.iter().map(|(_, member)| member))?;
-        self.with_run(|keyspace, local, run| keyspace.sorted_set_put(local, &at(db, key), &scored, rule, run))
+        elements::check_given(self.worker.keyspace(), scored.iter().map(|(_, member)| member))?;
+        self.worker.with_run(|op, run| change::put(op, &at, &scored, rule, run))
     }
 
     /// Removes members; with the last one the key goes. Returns how many were there.
@@ -60,14 +75,10 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn sorted_set_remove<'b>(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-        members: &[impl Into<Bytes<'b>> + Copy],
-    ) -> Result<u64, OpError> {
+    pub fn remove<'b>(&mut self, members: &[impl Into<Bytes<'b>> + Copy]) -> Result<u64, OpError> {
+        let at = self.at;
         let members: SmallVec<[_; 2]> = members.iter().map(|member| (*member).into()).collect();
-        self.with_run(|keyspace, local, run| keyspace.sorted_set_remove(local, &at(db, key), &members, run))
+        self.worker.with_run(|op, run| change::remove(op, &at, &members, run))
     }
 
     /// Removes the members of a range and gives them to `f`, the greatest first if `is_downwards`; `begin` is told before how
@@ -77,97 +88,82 @@ impl Worker {
     /// # Errors
     /// [`OpError`]; nothing has been changed, and what was given does not count.
     #[allow(clippy::too_many_arguments)]
-    pub fn sorted_set_remove_range(
+    pub fn remove_range(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
         mut f: impl FnMut(&[u8], f64),
     ) -> Result<Option<u64>, OpError> {
+        let at = self.at;
         range.check()?;
-        let (at, mut give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
-        self.with_run(|keyspace, local, run| {
-            keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, &mut give, run)
-        })
+        let mut give = |member: Given<'_>, score| f(member.held(), score);
+        self.worker
+            .with_run(|op, run| change::remove_range(op, &at, range, is_downwards, limit, &mut give, run))
     }
 
     /// The same for a caller that takes large members where they lie: their pages are freed once the last byte has been read.
     /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
     /// # Errors
-    /// As of [`Worker::sorted_set_remove_range`].
+    /// As of [`SortedSetAt::remove_range`].
     #[allow(clippy::too_many_arguments)]
-    pub fn sorted_set_send_removed(
+    pub fn send_removed(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
         mut f: impl FnMut(Given<'_>, f64),
     ) -> Result<Option<u64>, OpError> {
+        let at = self.at;
         range.check()?;
-        let at = at(db, key);
-        self.with_run_taking(|keyspace, local, run| {
-            keyspace.sorted_set_remove_range(local, &at, range, is_downwards, limit, &mut f, run)
-        })
+        self.worker
+            .with_run_taking(|op, run| change::remove_range(op, &at, range, is_downwards, limit, &mut f, run))
     }
 
     /// Gives `f` the score of each member, by the member's index, or `None`. Whether the sorted set is there.
     ///
     /// # Errors
     /// [`OpError`]; what `f` was given does not count then.
-    pub fn sorted_set_scores<'m>(
+    pub fn scores<'m>(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         members: impl Iterator<Item = impl Into<Bytes<'m>>> + Clone,
         mut f: impl FnMut(usize, Option<f64>),
     ) -> Result<bool, OpError> {
-        self.with_run(|keyspace, local, run| {
-            keyspace.sorted_set_scores(local, &at(db, key), members.clone(), &mut f, run)
-        })
+        let at = self.at;
+        self.worker.with_run(|op, run| read::scores(op, &at, members.clone(), &mut f, run))
     }
 
     /// A member's place, counted from the greatest if `is_downwards`; and whether the sorted set is there.
     ///
     /// # Errors
     /// [`OpError`].
-    pub fn sorted_set_rank<'b>(
+    pub fn rank<'b>(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         member: impl Into<Bytes<'b>>,
         is_downwards: bool,
     ) -> Result<(bool, Option<Rank>), OpError> {
+        let at = self.at;
         let member = member.into();
-        self.with_run(|keyspace, local, run| {
-            keyspace.sorted_set_rank(local, &at(db, key), &member, is_downwards, run)
-        })
+        self.worker.with_run(|op, run| read::rank(op, &at, &member, is_downwards, run))
     }
 
     /// Members of a sorted set; 0 if there is none.
     ///
     /// # Errors
     /// [`OpError`].
-    pub fn sorted_set_len(&mut self, db: DbId, key: &Key<'_>) -> Result<u64, OpError> {
-        Ok(self.sorted_set_count(db, key, &ScoredRange::ALL)?.unwrap_or(0))
+    pub fn len(&mut self) -> Result<u64, OpError> {
+        Ok(self.count(&ScoredRange::ALL)?.unwrap_or(0))
     }
 
     /// Members of a range; `None` if there is no such sorted set.
     ///
     /// # Errors
     /// [`OpError`].
-    pub fn sorted_set_count(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-        range: &ScoredRange<'_>,
-    ) -> Result<Option<u64>, OpError> {
+    pub fn count(&mut self, range: &ScoredRange<'_>) -> Result<Option<u64>, OpError> {
+        let at = self.at;
         range.check()?;
-        self.with_run(|keyspace, local, run| keyspace.sorted_set_count(local, &at(db, key), range, run))
+        self.worker.with_run(|op, run| read::count(op, &at, range, run))
     }
 
     /// Gives the members of a range to `f`, the greatest first if `is_downwards`, after how many there are to `begin`, until
@@ -176,42 +172,39 @@ impl Worker {
     /// # Errors
     /// [`OpError`]; what was given does not count then.
     #[allow(clippy::too_many_arguments)]
-    pub fn sorted_set_range(
+    pub fn range(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
         mut begin: impl FnMut(u64),
         mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
+        let at = self.at;
         range.check()?;
-        let (at, mut give) = (at(db, key), |member: Given<'_>, score| f(member.held(), score));
-        self.with_run(|keyspace, local, run| {
-            keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (&mut begin, &mut give), run)
+        let mut give = |member: Given<'_>, score| f(member.held(), score);
+        self.worker.with_run(|op, run| {
+            read::range(op, &at, range, is_downwards, limit, (&mut begin, &mut give), run)
         })
     }
 
     /// The same for a caller that takes large members where they lie.
     ///
     /// # Errors
-    /// As of [`Worker::sorted_set_range`].
+    /// As of [`SortedSetAt::range`].
     #[allow(clippy::too_many_arguments)]
-    pub fn sorted_set_send_range(
+    pub fn send_range(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         range: &ScoredRange<'_>,
         is_downwards: bool,
         limit: RangeLimit,
         mut begin: impl FnMut(u64),
         mut f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
+        let at = self.at;
         range.check()?;
-        let at = at(db, key);
-        self.with_run_taking(|keyspace, local, run| {
-            keyspace.sorted_set_range(local, &at, range, is_downwards, limit, (&mut begin, &mut f), run)
+        self.worker.with_run_taking(|op, run| {
+            read::range(op, &at, range, is_downwards, limit, (&mut begin, &mut f), run)
         })
     }
 
@@ -220,33 +213,27 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; what was given does not count then.
-    pub fn sorted_set_pick(
+    pub fn pick(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         mut choose: impl FnMut(u64) -> Vec<u64>,
         mut f: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
+        let at = self.at;
         let mut give = |member: Given<'_>, score| f(member.held(), score);
-        self.with_run(|keyspace, local, run| {
-            keyspace.sorted_set_pick(local, &at(db, key), &mut choose, &mut give, run)
-        })
+        self.worker.with_run(|op, run| read::pick(op, &at, &mut choose, &mut give, run))
     }
 
     /// The same for a caller that takes large members where they lie.
     ///
     /// # Errors
-    /// As of [`Worker::sorted_set_pick`].
-    pub fn sorted_set_send_picked(
+    /// As of [`SortedSetAt::pick`].
+    pub fn send_picked(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         mut choose: impl FnMut(u64) -> Vec<u64>,
         mut f: impl FnMut(Given<'_>, f64) -> ControlFlow<()>,
     ) -> Result<bool, OpError> {
-        self.with_run_taking(|keyspace, local, run| {
-            keyspace.sorted_set_pick(local, &at(db, key), &mut choose, &mut f, run)
-        })
+        let at = self.at;
+        self.worker.with_run_taking(|op, run| read::pick(op, &at, &mut choose, &mut f, run))
     }
 
     /// One step of an iteration: gives about `count` members to `f`; the next cursor, 0 at the end, or `None` if there is no
@@ -254,26 +241,23 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`]; what was given does not count then.
-    pub fn sorted_set_scan(
+    pub fn scan(
         &mut self,
-        db: DbId,
-        key: &Key<'_>,
         cursor: u64,
         count: u64,
         mut f: impl FnMut(&[u8], f64),
     ) -> Result<Option<u64>, OpError> {
+        let at = self.at;
         let step = (cursor, count);
-        if !self.waits() {
+        if !self.worker.waits() {
             let mut give = |member: Given<'_>, score| f(member.held(), score);
-            return self.with_run(|keyspace, local, run| {
-                keyspace.sorted_set_scan(local, &at(db, key), step, &mut give, run)
-            });
+            return self.worker.with_run(|op, run| read::scan(op, &at, step, &mut give, run));
         }
         let mut kept: Vec<(Vec<u8>, f64)> = Vec::new();
-        let next = self.with_run(|keyspace, local, run| {
+        let next = self.worker.with_run(|op, run| {
             kept.clear();
             let keep = |member: Given<'_>, score| kept.push((member.held().to_vec(), score));
-            keyspace.sorted_set_scan(local, &at(db, key), step, keep, run)
+            read::scan(op, &at, step, keep, run)
         })?;
         kept.iter().for_each(|(member, score)| f(member, *score));
         Ok(next)
@@ -285,16 +269,12 @@ impl Worker {
     ///
     /// # Errors
     /// [`OpError`], [`OpError::NotANumber`] and [`OpError::Twice`] among them; nothing has been changed.
-    pub fn sorted_set_replace(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-        members: &mut [(Vec<u8>, f64)],
-    ) -> Result<(), OpError> {
+    pub fn replace(&mut self, members: &mut [(Vec<u8>, f64)]) -> Result<(), OpError> {
+        let at = self.at;
         if members.is_empty() {
-            return self.remove(db, key).map(drop);
+            return self.worker.remove(at.db, &at.key).map(drop);
         }
         check_scores(members.iter().map(|(_, score)| *score))?;
-        self.with_run(|keyspace, local, run| keyspace.sorted_set_replace(local, &at(db, key), members, run))
+        self.worker.with_run(|op, run| replace::replace(op, &at, members, run))
     }
 }

@@ -118,7 +118,7 @@ fn set(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fastr
         let (field, value) = (field_of(random, field_count), bytes(random, 600));
         let pair: [(&[u8], &[u8]); 1] = [(&field, &value)];
         let added =
-            tried(store, worker, |worker| worker.hash_set(DB, &key, &pair, FieldMode::Absent, deadline))?;
+            tried(store, worker, |worker| worker.hash_at(DB, &key).set(&pair, FieldMode::Absent, deadline))?;
         let is_absent = model.find(&name, &field).is_none();
         assert_eq!(added, u64::from(is_absent));
         if is_absent {
@@ -130,7 +130,8 @@ fn set(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fastr
     let count = random.usize(1..if field_count < 20 { 4 } else { 30 });
     let pairs: Vec<_> = (0..count).map(|_| (field_of(random, field_count), bytes(random, longest))).collect();
     let given: Vec<(&[u8], &[u8])> = pairs.iter().map(|(f, v)| (&f[..], &v[..])).collect();
-    let added = tried(store, worker, |worker| worker.hash_set(DB, &key, &given, FieldMode::All, deadline))?;
+    let added =
+        tried(store, worker, |worker| worker.hash_at(DB, &key).set(&given, FieldMode::All, deadline))?;
     let new = pairs.iter().filter(|(f, v)| model.set(&name, f, v, deadline)).count();
     assert_eq!(added, new as u64);
     Ok(())
@@ -146,7 +147,7 @@ fn renew(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fas
         Some(old) if old.len() < 400 => Ok([old, &more].concat()),
         _ => Ok(more.clone()),
     };
-    let done = tried(store, worker, |worker| worker.hash_renew(DB, &key, &field, renewed))?;
+    let done = tried(store, worker, |worker| worker.hash_at(DB, &key).renew(&field, renewed))?;
     let expected = renewed(model.find(&name, &field).as_ref().map(|(value, _)| &value[..]));
     assert_eq!(done, expected.as_ref().map(drop).map_err(|refused| *refused));
     if let Ok(value) = expected {
@@ -167,12 +168,12 @@ fn change_fields(store: &Store, worker: &mut Worker, model: &mut Model, random: 
     };
     let given: Vec<&[u8]> = fields.iter().map(|field| &field[..]).collect();
     if random.bool() {
-        let removed = tried(store, worker, |worker| worker.hash_remove(DB, &key, &given))?;
+        let removed = tried(store, worker, |worker| worker.hash_at(DB, &key).remove(&given))?;
         assert_eq!(removed, fields.iter().filter(|field| model.remove(&name, field)).count() as u64);
         return Ok(());
     }
     let deadline = if random.u32(..4) == 0 { None } else { Some(later(random, model.now)) };
-    let set = tried(store, worker, |worker| worker.hash_set_deadline(DB, &key, &given, deadline))?;
+    let set = tried(store, worker, |worker| worker.hash_at(DB, &key).set_deadline(&given, deadline))?;
     let mut there = 0;
     for field in &fields {
         if let Some((value, _)) = model.find(&name, field) {
@@ -224,7 +225,9 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
             model.now += TICK_MS * random.i64(1..6);
             worker.set_now(model.now);
         }
-        _ => drop(tried(store, worker, |worker| worker.expire_cycle(Duration::from_millis(1), |_, _| {}))?),
+        _ => drop(tried(store, worker, |worker| {
+            worker.upkeep().expire_cycle(Duration::from_millis(1), |_, _| {})
+        })?),
     }
     worker.quiesce();
     Ok(())
@@ -236,9 +239,7 @@ fn compare_hash(store: &Store, worker: &mut Worker, name: &[u8], hash: &Hash) ->
     let (mut found, mut announced) = (BTreeMap::new(), 0);
     tried(store, worker, |worker| {
         found.clear();
-        worker.hash_for_each(
-            DB,
-            &key,
+        worker.hash_at(DB, &key).for_each(
             |count| announced = count,
             |given| {
                 assert!(found.insert(given.field.to_vec(), given.value.to_vec()).is_none(), "given twice");
@@ -252,12 +253,12 @@ fn compare_hash(store: &Store, worker: &mut Worker, name: &[u8], hash: &Hash) ->
     assert_eq!(found, values);
     let fields: Vec<&[u8]> = hash.keys().map(|field| &field[..]).chain([&b"no such field"[..]]).collect();
     tried(store, worker, |worker| {
-        worker.hash_get(DB, &key, fields.iter().copied(), |index, value| {
+        worker.hash_at(DB, &key).get(fields.iter().copied(), |index, value| {
             assert_eq!(value, hash.get(fields[index]).map(|(value, _)| &value[..]));
         })
     })?;
     tried(store, worker, |worker| {
-        worker.hash_deadlines(DB, &key, fields.iter().copied(), |index, deadline| {
+        worker.hash_at(DB, &key).deadlines(fields.iter().copied(), |index, deadline| {
             assert_eq!(deadline, hash.get(fields[index]).map(|(_, deadline)| *deadline));
         })
     })?;
@@ -266,7 +267,7 @@ fn compare_hash(store: &Store, worker: &mut Worker, name: &[u8], hash: &Hash) ->
         let mut given = Vec::new();
         let next = tried(store, worker, |worker| {
             given.clear();
-            worker.hash_scan(DB, &key, cursor, 10, |found| {
+            worker.hash_at(DB, &key).scan(cursor, 10, |found| {
                 given.push((found.field.to_vec(), found.value.to_vec()));
             })
         })?;
@@ -292,9 +293,7 @@ fn draw(store: &Store, worker: &mut Worker, name: &[u8], values: &BTreeMap<Vec<u
         let (mut given, mut announced) = (Vec::new(), 0);
         tried(store, worker, |worker| {
             given.clear();
-            worker.hash_random(
-                DB,
-                &key,
+            worker.hash_at(DB, &key).random(
                 draw,
                 |count| announced = count,
                 |found| {
@@ -324,7 +323,7 @@ fn draw(store: &Store, worker: &mut Worker, name: &[u8], values: &BTreeMap<Vec<u
 /// Compares one hash in every way in which it is read.
 pub fn compare(store: &Store, worker: &mut Worker, model: &Model, name: &[u8]) -> Tried {
     let (key, live) = (worker.key(name), model.live(name));
-    let len = tried(store, worker, |worker| worker.hash_len(DB, &key))?;
+    let len = tried(store, worker, |worker| worker.hash_at(DB, &key).len())?;
     assert!(len >= live.len() as u64);
     compare_hash(store, worker, name, &live)
 }
@@ -337,7 +336,7 @@ pub fn expire_all(store: &Store, worker: &mut Worker, model: &mut Model) -> Trie
     }
     let mut rounds = 0;
     while !is_clean(store, worker, model)? {
-        tried(store, worker, |worker| worker.expire_cycle(Duration::from_secs(1), |_, _| {}))?;
+        tried(store, worker, |worker| worker.upkeep().expire_cycle(Duration::from_secs(1), |_, _| {}))?;
         worker.idle(|| std::thread::sleep(Duration::from_millis(1)));
         rounds += 1;
         assert!(rounds < 10_000, "what has expired is never removed");
@@ -354,7 +353,8 @@ pub fn expire_all(store: &Store, worker: &mut Worker, model: &mut Model) -> Trie
 fn is_clean(store: &Store, worker: &mut Worker, model: &Model) -> Result<bool, OpError> {
     for name in names() {
         let key = worker.key(&name);
-        if tried(store, worker, |worker| worker.hash_len(DB, &key))? != model.hashes[&name].len() as u64 {
+        if tried(store, worker, |worker| worker.hash_at(DB, &key).len())? != model.hashes[&name].len() as u64
+        {
             return Ok(false);
         }
     }

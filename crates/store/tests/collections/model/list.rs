@@ -34,7 +34,8 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
             let items: Vec<_> = (0..random.usize(1..80)).map(|_| item(random)).collect();
             let given: Vec<&[u8]> = items.iter().map(|item| &item[..]).collect();
             let only_if_exists = random.u32(..5) == 0;
-            let len = tried(store, worker, |worker| worker.list_push(DB, &key, end, &given, only_if_exists))?;
+            let len =
+                tried(store, worker, |worker| worker.list_at(DB, &key).push(end, &given, only_if_exists))?;
             if !only_if_exists || !list.is_empty() {
                 for item in items {
                     if end == End::Left {
@@ -51,7 +52,7 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
             let mut popped = Vec::new();
             tried(store, worker, |worker| {
                 popped.clear();
-                worker.list_pop(DB, &key, end, count, |_| (), |item| popped.push(item.to_vec()))
+                worker.list_at(DB, &key).pop(end, count, |_| (), |item| popped.push(item.to_vec()))
             })?;
             let mut pop = || if end == End::Left { list.pop_front() } else { list.pop_back() };
             let expected: Vec<_> = (0..count).map_while(|_| pop()).collect();
@@ -59,7 +60,7 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
         }
         65..75 => {
             let (index, item) = (random.i64(-3_000..3_000), item(random));
-            let set = tried(store, worker, |worker| worker.list_set(DB, &key, index, &item))?;
+            let set = tried(store, worker, |worker| worker.list_at(DB, &key).set(index, &item))?;
             let at = if index < 0 { index + list.len() as i64 } else { index };
             let place = usize::try_from(at).ok().and_then(|at| list.get_mut(at));
             match place {
@@ -70,7 +71,7 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
         75..85 => {
             let (pivot, item, is_before) = (item(random), item(random), random.bool());
             let inserted =
-                tried(store, worker, |worker| worker.list_insert(DB, &key, is_before, &pivot, &item))?;
+                tried(store, worker, |worker| worker.list_at(DB, &key).insert(is_before, &pivot, &item))?;
             let expected = match list.iter().position(|item| *item == pivot) {
                 Some(at) => {
                     list.insert(if is_before { at } else { at + 1 }, item);
@@ -98,7 +99,7 @@ fn remove_some(
 ) -> Tried {
     if random.bool() {
         let (count, item) = (random.i64(-3..4), item(random));
-        let removed = tried(store, worker, |worker| worker.list_remove(DB, key, count, &item))?;
+        let removed = tried(store, worker, |worker| worker.list_at(DB, key).remove(count, &item))?;
         let mut places: Vec<usize> = (0..list.len()).filter(|at| list[*at] == item).collect();
         if count < 0 {
             places.reverse();
@@ -110,7 +111,7 @@ fn remove_some(
         return Ok(());
     }
     let (start, stop) = (random.i64(-2_500..400), random.i64(-400..3_000));
-    tried(store, worker, |worker| worker.list_trim(DB, key, start, stop))?;
+    tried(store, worker, |worker| worker.list_at(DB, key).trim(start, stop))?;
     let len = list.len() as i64;
     let at = |index: i64| if index < 0 { index + len } else { index };
     let (start, stop) = (at(start).max(0), at(stop).min(len - 1));
@@ -137,7 +138,7 @@ fn go_between(
         let [from_end, to_end] = [(); 2].map(|()| if random.bool() { End::Left } else { End::Right });
         let mut moved = None;
         let is_moved = tried(store, worker, |worker| {
-            worker.list_move(DB, (&key, from_end), (&to, to_end), |item| moved = Some(item.to_vec()))
+            worker.list_at(DB, &key).move_to(from_end, (&to, to_end), |item| moved = Some(item.to_vec()))
         })?;
         let list = model.entry(name.to_vec()).or_default();
         let expected = if from_end == End::Left { list.pop_front() } else { list.pop_back() };
@@ -164,7 +165,7 @@ pub fn compare(
 ) -> Tried {
     let key = worker.key(name);
     let list = model.get(name).cloned().unwrap_or_default();
-    assert_eq!(tried(store, worker, |worker| worker.list_len(DB, &key))?, list.len() as u64);
+    assert_eq!(tried(store, worker, |worker| worker.list_at(DB, &key).len())?, list.len() as u64);
     let mut found = Vec::new();
     let is_there = tried(store, worker, |worker| {
         found.clear();
@@ -172,7 +173,7 @@ pub fn compare(
             found.push(item.to_vec());
             ControlFlow::Continue(())
         };
-        worker.list_range(DB, &key, 0, -1, |_| (), add)
+        worker.list_at(DB, &key).range(0, -1, |_| (), add)
     })?;
     assert_eq!(is_there, !list.is_empty());
     assert!(found.iter().eq(&list));
@@ -180,7 +181,7 @@ pub fn compare(
     let mut places = Vec::new();
     tried(store, worker, |worker| {
         places.clear();
-        worker.list_pos(DB, &key, &item, is_upwards, u64::MAX, |index| {
+        worker.list_at(DB, &key).pos(&item, is_upwards, u64::MAX, |index| {
             places.push(index as usize);
             true
         })

@@ -88,9 +88,7 @@ fn pop(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut fastr
     let found = tried(store, worker, |worker| {
         popped.clear();
         announced = 0;
-        worker.set_pop(
-            DB,
-            &key,
+        worker.set_at(DB, &key).pop(
             count as u64,
             |count| announced = count,
             |member| popped.push(member.to_vec()),
@@ -112,7 +110,7 @@ fn move_member(store: &Store, worker: &mut Worker, model: &mut Model, random: &m
     let some = model.get(&from).and_then(|set| set.members.iter().nth(random.usize(..30))).cloned();
     let member = some.unwrap_or_else(|| member_of(random, number));
     let (from_key, to_key) = (worker.key(&from), worker.key(&to));
-    let moved = tried(store, worker, |worker| worker.set_move(DB, &from_key, &to_key, &member))?;
+    let moved = tried(store, worker, |worker| worker.set_at(DB, &from_key).move_to(&to_key, &member))?;
     let is_there = model.get(&from).is_some_and(|set| set.members.contains(&member));
     assert_eq!(moved, is_there);
     if is_there && from != to {
@@ -135,7 +133,7 @@ fn replace(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut f
         return Ok(());
     }
     let (key, given): (_, Vec<Vec<u8>>) = (worker.key(&to), set.members.iter().cloned().collect());
-    tried(store, worker, |worker| worker.set_replace(DB, &key, &refs(&given), None))?;
+    tried(store, worker, |worker| worker.set_at(DB, &key).replace(&refs(&given), None))?;
     model.insert(to, set);
     Ok(())
 }
@@ -170,14 +168,14 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
         0..55 => {
             let (name, number) = name_of(random);
             let (key, members) = (worker.key(&name), members_of(random, number));
-            let added = tried(store, worker, |worker| worker.set_add(DB, &key, &refs(&members)))?;
+            let added = tried(store, worker, |worker| worker.set_at(DB, &key).add(&refs(&members)))?;
             let set = model.entry(name).or_default();
             assert_eq!(added, members.iter().filter(|member| set.add(member)).count() as u64);
         }
         55..75 => {
             let (name, number) = name_of(random);
             let (key, members) = (worker.key(&name), members_of(random, number));
-            let removed = tried(store, worker, |worker| worker.set_remove(DB, &key, &refs(&members)))?;
+            let removed = tried(store, worker, |worker| worker.set_at(DB, &key).remove(&refs(&members)))?;
             let set = model.entry(name).or_default();
             let there = members.iter().filter(|member| set.members.remove(*member)).count();
             assert_eq!(removed, there as u64);
@@ -196,9 +194,7 @@ fn all_of(store: &Store, worker: &mut Worker, name: &[u8]) -> Result<Vec<Vec<u8>
     let (key, mut found, mut announced) = (worker.key(name), Vec::new(), 0);
     tried(store, worker, |worker| {
         (found, announced) = (Vec::new(), 0);
-        worker.set_for_each(
-            DB,
-            &key,
+        worker.set_at(DB, &key).for_each(
             |count| announced = count,
             |member| {
                 found.push(member.to_vec());
@@ -216,7 +212,7 @@ fn scanned(store: &Store, worker: &mut Worker, name: &[u8]) -> Result<Vec<Vec<u8
         let mut given = Vec::new();
         let next = tried(store, worker, |worker| {
             given.clear();
-            worker.set_scan(DB, &key, cursor, 10, |member| given.push(member.to_vec()))
+            worker.set_at(DB, &key).scan(cursor, 10, |member| given.push(member.to_vec()))
         })?;
         found.append(&mut given);
         cursor = next.unwrap_or(0);
@@ -233,9 +229,7 @@ fn compare_draws(store: &Store, worker: &mut Worker, name: &[u8], set: &BTreeSet
         let (mut given, mut announced) = (Vec::new(), 0);
         tried(store, worker, |worker| {
             (given, announced) = (Vec::new(), 0);
-            worker.set_random(
-                DB,
-                &key,
+            worker.set_at(DB, &key).random(
                 draw,
                 |count| announced = count,
                 |member| {
@@ -259,7 +253,7 @@ fn compare_draws(store: &Store, worker: &mut Worker, name: &[u8], set: &BTreeSet
 /// Compares one set in every way in which it is read.
 pub fn compare(store: &Store, worker: &mut Worker, model: &Model, name: &[u8]) -> Tried {
     let (key, set) = (worker.key(name), model.get(name).cloned().unwrap_or_default());
-    assert_eq!(tried(store, worker, |worker| worker.set_len(DB, &key))?, set.members.len() as u64);
+    assert_eq!(tried(store, worker, |worker| worker.set_at(DB, &key).len())?, set.members.len() as u64);
     let encoding = tried(store, worker, |worker| worker.entry(DB, &key))?.and_then(|entry| entry.encoding);
     let expected = if set.members.is_empty() { None } else { Some(set.encoding()) };
     assert_eq!(encoding, expected, "{}", String::from_utf8_lossy(name));
@@ -274,7 +268,7 @@ pub fn compare(store: &Store, worker: &mut Worker, model: &Model, name: &[u8]) -
     }
     let asked: Vec<&[u8]> = set.members.iter().map(|m| &m[..]).chain([&b"no such member"[..]]).collect();
     tried(store, worker, |worker| {
-        worker.set_contains(DB, &key, asked.iter().copied(), |index, is_there| {
+        worker.set_at(DB, &key).contains(asked.iter().copied(), |index, is_there| {
             assert_eq!(is_there, set.members.contains(asked[index]));
         })
     })?;

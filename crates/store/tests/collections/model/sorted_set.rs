@@ -57,7 +57,7 @@ fn put(
         2 => ScoreRule { only_less: true, ..ScoreRule::default() },
         _ => ScoreRule::default(),
     };
-    let changes = tried(store, worker, |worker| worker.sorted_set_put(DB, &key, &given, &rule))?;
+    let changes = tried(store, worker, |worker| worker.sorted_set_at(DB, &key).put(&given, &rule))?;
     let set = model.entry(name.to_vec()).or_default();
     let (mut added, mut updated) = (0, 0);
     for (score, member) in scored {
@@ -93,7 +93,7 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
                 (0..random.usize(1..60)).map(|_| member(random)).collect()
             };
             let given: Vec<&[u8]> = members.iter().map(|member| &member[..]).collect();
-            let removed = tried(store, worker, |worker| worker.sorted_set_remove(DB, &key, &given))?;
+            let removed = tried(store, worker, |worker| worker.sorted_set_at(DB, &key).remove(&given))?;
             let set = model.entry(name).or_default();
             assert_eq!(removed, members.iter().filter(|member| set.remove(*member).is_some()).count() as u64);
         }
@@ -103,7 +103,7 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
             let mut removed = Vec::new();
             tried(store, worker, |worker| {
                 removed.clear();
-                worker.sorted_set_remove_range(DB, &key, &range, is_downwards, RangeLimit::NONE, |m, s| {
+                worker.sorted_set_at(DB, &key).remove_range(&range, is_downwards, RangeLimit::NONE, |m, s| {
                     removed.push((m.to_vec(), s));
                 })
             })?;
@@ -135,7 +135,7 @@ pub fn step(store: &Store, worker: &mut Worker, model: &mut Model, random: &mut 
             let count = [1, 20, 900][random.usize(..3)];
             let set: BTreeMap<_, _> = (0..count).map(|_| (member(random), score(random))).collect();
             let mut members: Vec<_> = set.clone().into_iter().collect();
-            tried(store, worker, |worker| worker.sorted_set_replace(DB, &key, &mut members))?;
+            tried(store, worker, |worker| worker.sorted_set_at(DB, &key).replace(&mut members))?;
             model.insert(name, set);
         }
     }
@@ -166,7 +166,7 @@ pub fn range(
             found.push((member.to_vec(), score));
             ControlFlow::Continue(())
         };
-        worker.sorted_set_range(DB, &key, range, is_downwards, limit, |count| announced = count, take)?;
+        worker.sorted_set_at(DB, &key).range(range, is_downwards, limit, |count| announced = count, take)?;
         assert_eq!(announced, found.len() as u64);
         Ok(found)
     })
@@ -183,7 +183,7 @@ pub fn compare(
     let (key, set) = (worker.key(name), model.get(name).cloned().unwrap_or_default());
     let mut all = sorted(&set);
     assert_eq!(range(store, worker, name, &ScoredRange::ALL, false, RangeLimit::NONE)?, all);
-    assert_eq!(tried(store, worker, |worker| worker.sorted_set_len(DB, &key))?, all.len() as u64);
+    assert_eq!(tried(store, worker, |worker| worker.sorted_set_at(DB, &key).len())?, all.len() as u64);
     for _ in 0..20 {
         let (a, b) = (score(random), score(random));
         let scores = ScoredRange::Scores { min: ScoreBound::Excluded(a), max: ScoreBound::Included(b) };
@@ -197,7 +197,7 @@ pub fn compare(
         let down = inside.into_iter().rev().collect();
         assert_eq!(range(store, worker, name, &scores, true, limit)?, part(down));
         let member = member(random);
-        let (_, found) = tried(store, worker, |worker| worker.sorted_set_rank(DB, &key, &member, true))?;
+        let (_, found) = tried(store, worker, |worker| worker.sorted_set_at(DB, &key).rank(&member, true))?;
         let place = all.iter().rev().position(|(other, _)| *other == member);
         assert_eq!(
             found.map(|found| (found.rank, found.score)),
@@ -210,7 +210,7 @@ pub fn compare(
         let before = scanned.len();
         let next = tried(store, worker, |worker| {
             scanned.truncate(before);
-            worker.sorted_set_scan(DB, &key, from, 50, |member, score| {
+            worker.sorted_set_at(DB, &key).scan(from, 50, |member, score| {
                 scanned.push((member.to_vec(), score));
             })
         })?;

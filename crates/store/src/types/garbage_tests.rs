@@ -7,10 +7,9 @@ use stillframe_pagepool::pagefile::USER_HEADER_BYTES;
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{Pool, PoolOptions};
 
-use super::catalog::CATALOG_PAGE_COUNT;
-use super::check::CollectionChecks;
-use super::state::{Keyspace, Local};
+use super::string;
 use crate::blobs::{Blob, Collected, Part, PAGE_ENTRIES};
+use crate::keyspace::{check, collect, whole, CollectionChecks, Keyspace, Local, Op, CATALOG_PAGE_COUNT};
 use crate::{DbId, Deadline, Key, NewValue, Options};
 
 const DB: DbId = DbId(1);
@@ -45,7 +44,7 @@ impl Run {
     fn after_a_crash(&self) -> Run {
         let device = Arc::new(SimDevice::from_image(1, self.device.image()));
         let pool = open_pool(&device);
-        pool.wait_until_warm();
+        pool.residency().wait_until_warm();
         // The catalog is the first object of a pool.
         let keyspace = Keyspace::attach(pool, options(), self.keyspace.catalog).expect("a catalog");
         let local = keyspace.local(keyspace.pool.join());
@@ -76,9 +75,16 @@ impl Run {
             let key = Key::new(&bytes, self.keyspace.trees.order.hash(&bytes));
             let value = vec![1; if number % 64 == 0 { 15_000 } else { number as usize % 600 }];
             let value = NewValue::Bytes { bytes: &value, raw: false };
-            self.keyspace.set_string(&mut self.local, DB, &key, value, Deadline::Clear).expect("room");
+            string::set(
+                &mut Op { keyspace: &self.keyspace, local: &mut self.local },
+                DB,
+                &key,
+                value,
+                Deadline::Clear,
+            )
+            .expect("room");
         }
-        self.keyspace.flush(DB, (&self.local.holder.acting, 0));
+        whole::flush(&self.keyspace, DB, (&self.local.holder.acting, 0));
     }
 
     /// Whether nothing is lost or there twice.
@@ -87,13 +93,13 @@ impl Run {
             is_lower_bound: |_, _, _| true,
             trees: |_, grown, pages| pages.elements(grown.first),
         };
-        self.keyspace.check(checks).unwrap_or_else(|stop| panic!("{stop:?}"));
+        check::check(&self.keyspace, checks).unwrap_or_else(|stop| panic!("{stop:?}"));
     }
 
     /// Works all of it off.
     fn finish(&self) {
-        while self.keyspace.collect_garbage().0 != Collected::Nothing {}
-        assert!(self.keyspace.is_tidy());
+        while collect::collect_garbage(&self.keyspace).0 != Collected::Nothing {}
+        assert!(collect::is_tidy(&self.keyspace));
         self.check();
         assert_eq!(self.keyspace.pool.stats().allocated_pages, u64::from(CATALOG_PAGE_COUNT));
     }
@@ -132,7 +138,7 @@ fn a_crash_after_any_step_leaks_nothing() {
         if step_count % 16 == 0 {
             crashed.finish();
         }
-        if run.keyspace.collect_garbage().0 == Collected::Nothing {
+        if collect::collect_garbage(&run.keyspace).0 == Collected::Nothing {
             break;
         }
         run.check();
@@ -153,7 +159,7 @@ fn a_cut_between_any_pushes_and_steps_leaks_nothing() {
             match event {
                 0 => run.discard(&run.blob(11_000)),
                 1 => run.flush_keys(40),
-                2 => _ = run.keyspace.collect_garbage(),
+                2 => _ = collect::collect_garbage(&run.keyspace),
                 _ => {
                     run.cut();
                     run.after_a_crash().finish();
