@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use stillframe_server::protocol::request::{Limits, Parsed, Parser};
+use stillframe_engine::protocol::request::{Limits, Parsed, Parser};
 
 /// The commands and, if the connection is to be closed, the error.
 type Outcome = (Vec<Vec<Vec<u8>>>, Option<String>);

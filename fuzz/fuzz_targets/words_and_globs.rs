@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use stillframe_server::text::{glob, words};
+use stillframe_engine::text::{glob, words};
 
 libfuzzer_sys::fuzz_target!(|input: (&[u8], &[u8])| {
     let (a, b) = input;

@@ -7,16 +7,16 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use stillframe_store::{sched, DbId, Layout, OpError, OpenError, Options, Store, Worker};
 use stillframe_units::redis_bytes;
+use stillframe_engine::commands::REGISTRY;
+use stillframe_engine::config::{Config, Settings, SnapshotFormat};
+use stillframe_engine::log;
+use stillframe_engine::persistence::{self, Load, LoadError, Loaded, Twins};
+use stillframe_engine::scrub;
+use stillframe_engine::server::Server;
 
-use crate::commands::REGISTRY;
-use crate::config::{Config, Settings, SnapshotFormat};
 use crate::event_loop::EventLoop;
-use crate::log;
 use crate::net::descriptors;
 use crate::net::listen::{self, Doors, ListenError};
-use crate::persistence::{self, Load, LoadError, Loaded, Twins};
-use crate::scrub;
-use crate::server::Server;
 
 /// Why the server did not start.
 #[derive(thiserror::Error, Debug)]
@@ -95,11 +95,12 @@ impl Running {
         check_databases(&store, settings.databases)?;
         let dump = dump_to_load(&store, &dir, settings)?;
         let files = config.settings.unixsocket.iter().cloned().collect();
-        let server = Server::new(store, config, Doors::new(doors)?, REGISTRY.rows().len(), Vec::new())?;
+        let doors = Arc::new(Doors::new(doors)?);
+        let server = Server::new(store, config, doors.clone(), REGISTRY.rows().len(), Vec::new())?;
         if dump.is_some() {
             server.loading.begin();
         }
-        let threads = start_threads(&server)?;
+        let threads = start_threads(&server, &doors)?;
         Ok(Running { server, dump, failure: Arc::default(), threads, files })
     }
 
@@ -283,10 +284,10 @@ fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), OpError> {
     (0..settings.databases).try_for_each(|db| worker.database(DbId(db)).flush())
 }
 
-fn start_threads(server: &Arc<Server>) -> std::io::Result<Vec<JoinHandle<()>>> {
+fn start_threads(server: &Arc<Server>, doors: &Arc<Doors>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
     for index in 0..server.worker_count {
-        match start_worker(server.clone(), index) {
+        match start_worker(server.clone(), doors.clone(), index) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 server.stop();
@@ -317,11 +318,11 @@ fn seed_draws(seed: Option<u64>, number: u64) {
 }
 
 /// Starts a worker's thread and waits until its loop is set up.
-fn start_worker(server: Arc<Server>, index: usize) -> std::io::Result<JoinHandle<()>> {
+fn start_worker(server: Arc<Server>, doors: Arc<Doors>, index: usize) -> std::io::Result<JoinHandle<()>> {
     let (tell, told) = std::sync::mpsc::channel();
     let run = move || {
         seed_draws(server.config().settings.counted_seed, index as u64 + 1);
-        match EventLoop::new(server, index, &REGISTRY) {
+        match EventLoop::new(server, doors, index, &REGISTRY) {
             Ok(event_loop) => {
                 drop(tell.send(Ok(())));
                 event_loop.run();

@@ -28,16 +28,16 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{epoll, Timespec};
 use rustix::io::Errno;
+use stillframe_engine::clock::unix_ms;
+use stillframe_engine::state::clients::ClientInfo;
+use stillframe_engine::state::mailbox::Message;
+use stillframe_engine::state::session::Session;
+use stillframe_engine::state::token::Token;
 
-use crate::clock::unix_ms;
 use crate::net::conn::{Conn, Hold, Input, Interest, Output, Peer};
 use crate::net::listen::Admission;
 use crate::net::slots::SlotId;
 use crate::net::wire::Wire;
-use crate::state::clients::ClientInfo;
-use crate::state::mailbox::Message;
-use crate::state::session::Session;
-use crate::state::token::Token;
 
 use flow::event_flags;
 pub use worker::EventLoop;
@@ -166,11 +166,13 @@ impl EventLoop {
             stats: &self.server.stats,
             worker_count: self.server.worker_count,
         };
-        for (socket, info) in self.server.doors.accept(&admission) {
-            if info.worker == self.index {
+        for (socket, info) in self.doors.accept(&admission) {
+            let worker = info.worker;
+            if worker == self.index {
                 self.add(socket, info);
             } else {
-                self.server.workers[info.worker].mailbox.send(Message::Accepted(socket, info.clone()));
+                self.doors.hand_over(socket, info);
+                self.server.workers[worker].mailbox.send(Message::Arrived);
             }
         }
     }
@@ -217,7 +219,9 @@ impl EventLoop {
 
     fn take_message(&mut self, message: Message) {
         match message {
-            Message::Accepted(socket, info) => self.add(socket, info),
+            Message::Arrived => {
+                self.doors.take(self.index).into_iter().for_each(|(socket, info)| self.add(socket, info));
+            }
             Message::PagesLoaded(token) => self.release(token, Hold::Fault),
             Message::InputLoaded(token) => self.go_on_reading(token),
             Message::ValueLoaded(token) => self.go_on_sending(token),

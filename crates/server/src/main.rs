@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
+use stillframe_engine::config::{from_args, settings_help, Config, Start};
+use stillframe_engine::log;
+use stillframe_engine::server::Server;
 use stillframe_server::app::Running;
-use stillframe_server::config::{from_args, settings_help, Config, Start};
-use stillframe_server::log;
 use stillframe_server::maintenance;
-use stillframe_server::server::Server;
 
 const USAGE: &str = "\
 Usage: stillframe-server [/path/to/redis.conf] [options] [-]
@@ -38,7 +38,7 @@ const DAEMON_VARIABLE: &str = "STILLFRAME_DAEMON";
 
 /// Set to a seed by `stillframe-bench count`, never where data is served: see [`Settings::counted_seed`].
 ///
-/// [`Settings::counted_seed`]: stillframe_server::config::Settings::counted_seed
+/// [`Settings::counted_seed`]: stillframe_engine::config::Settings::counted_seed
 const COUNTED_VARIABLE: &str = "STILLFRAME_COUNTED";
 
 fn main() -> ExitCode {

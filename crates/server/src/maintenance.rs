@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use stillframe_store::offline::Offline;
+use stillframe_engine::config::Settings;
+use stillframe_engine::persistence::write_salvaged;
 
-use crate::config::Settings;
-use crate::persistence::write_salvaged;
 
 /// How often the progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);

@@ -1,10 +1,10 @@
 //! One batch of commands: what is known of each.
 
 use stillframe_store::{DbId, ElementAhead, Key};
+use stillframe_engine::dispatch::ctx::Found;
+use stillframe_engine::protocol::args::ArgRange;
 
-use crate::dispatch::ctx::Found;
 use crate::net::slots::SlotId;
-use crate::protocol::args::ArgRange;
 
 /// A parsed command that waits for its turn in the batch.
 pub struct Item {

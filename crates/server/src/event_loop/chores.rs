@@ -3,16 +3,17 @@
 use std::time::{Duration, Instant};
 
 use stillframe_store::DbId;
+use stillframe_engine::eviction::Room;
+use stillframe_engine::state::heap::resident_bytes;
+use stillframe_engine::state::pause::PauseKind;
+use stillframe_engine::state::session::Session;
+use stillframe_engine::log;
 
 use crate::event_loop::cron::Rates;
 use crate::event_loop::flow::publish_input;
 use crate::event_loop::worker::EventLoop;
-use crate::eviction::Room;
 use crate::net::conn::Hold;
 use crate::net::slots::SlotId;
-use crate::state::heap::resident_bytes;
-use crate::state::pause::PauseKind;
-use crate::state::session::Session;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Buffers of connections that have been quiet for so long are given back.
@@ -88,11 +89,11 @@ impl EventLoop {
         if !self.cron.is_first || !self.server.store.pool().residency().has_damage() {
             return;
         }
-        self.server.store.damage().take_notes().iter().for_each(crate::log::warning);
+        self.server.store.damage().take_notes().iter().for_each(log::warning);
         let damaged = self.server.store.damage().pages();
         if damaged.page_count > self.cron.logged_damage {
-            damaged.examples.iter().for_each(crate::log::warning);
-            crate::log::warning(format!(
+            damaged.examples.iter().for_each(log::warning);
+            log::warning(format!(
                 "{} pages of the page file cannot be read: their keys answer with an error. See 'page_file_damaged_pages' \
                  in INFO, and 'stillframe-server --salvage'",
                 damaged.page_count
@@ -175,7 +176,7 @@ impl EventLoop {
         let idle = Duration::from_millis((self.worker.now() - active).max(0) as u64);
         let is_idle = matches!(conn.hold, Hold::Free | Hold::Full);
         if !timeout.is_zero() && idle > timeout && is_idle && !waits_for_more(&conn.session) {
-            crate::log::verbose(format!("Closing idle client id={} addr={}", conn.info.id, conn.info.addr));
+            log::verbose(format!("Closing idle client id={} addr={}", conn.info.id, conn.info.addr));
             return self.close(id);
         }
         if idle > IDLE_BUFFERS {

@@ -1,13 +1,14 @@
 //! Replies of random elements that go on as their clients take them.
 
 use stillframe_store::OpError;
+use stillframe_engine::protocol::reply::Reply;
+use stillframe_engine::state::mailbox::Message;
+use stillframe_engine::log;
 
 use crate::event_loop::flow::{load, publish_input};
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::Hold;
 use crate::net::slots::SlotId;
-use crate::protocol::reply::Reply;
-use crate::state::mailbox::Message;
 
 /// With less unsent output the next part is written.
 const WANTING_BYTES: usize = 64 << 10;
@@ -54,7 +55,7 @@ impl EventLoop {
             }
             // How many come has been announced.
             Err(error) => {
-                crate::log::warning(format!(
+                log::warning(format!(
                     "A reply of random elements could not be written to its end: {error}"
                 ));
                 return self.close(id);

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::dispatch::subscribed;
-use crate::dispatch::waiting::time_is_over;
+use stillframe_engine::dispatch::subscribed;
+use stillframe_engine::dispatch::waiting::time_is_over;
+use stillframe_engine::state::session::Ending;
+
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::Peer;
 use crate::net::slots::SlotId;
-use crate::state::session::Ending;
 
 impl EventLoop {
     /// The peer has taken something: the connection is not idle.

@@ -2,18 +2,19 @@
 
 use rustix::event::epoll;
 use stillframe_store::{Fault, UnixMillis};
+use stillframe_engine::dispatch::subscribed;
+use stillframe_engine::protocol::reply::Replies;
+use stillframe_engine::server::Server;
+use stillframe_engine::state::client_line::{describe, publish_session};
+use stillframe_engine::state::clients::{client_flag, ClientInfo, Clients};
+use stillframe_engine::state::mailbox::{Message, Part};
+use stillframe_engine::state::session::{Ending, LateReply};
+use stillframe_engine::state::token::Token;
+use stillframe_engine::log;
 
-use crate::dispatch::subscribed;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
 use crate::net::slots::SlotId;
-use crate::protocol::reply::Replies;
-use crate::server::Server;
-use crate::state::client_line::{describe, publish_session};
-use crate::state::clients::{client_flag, ClientInfo, Clients};
-use crate::state::mailbox::{Message, Part};
-use crate::state::session::{Ending, LateReply};
-use crate::state::token::Token;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -191,7 +192,7 @@ impl EventLoop {
         publish(&self.server.clients, conn, now);
         let client = describe(&conn.info, now, self.registry);
         let client = String::from_utf8_lossy(&client);
-        crate::log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
+        log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
         self.server.stats.output_limit_closed.fetch_add(1, Relaxed);
     }
 
@@ -204,7 +205,7 @@ impl EventLoop {
         }
         for info in clients.to_evict(limit_bytes) {
             let client = describe(&info, self.worker.now(), self.registry);
-            crate::log::notice(format!("Evicting client: {}", String::from_utf8_lossy(&client)));
+            log::notice(format!("Evicting client: {}", String::from_utf8_lossy(&client)));
             self.server.stats.clients_evicted.fetch_add(1, Relaxed);
             self.server.send(&info, Message::Kill);
         }

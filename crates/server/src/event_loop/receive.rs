@@ -1,12 +1,12 @@
 //! Which arguments go from the socket to their pages.
 
 use stillframe_store::Worker;
+use stillframe_engine::dispatch::ctx::Registry;
+use stillframe_engine::protocol::args::Args;
+use stillframe_engine::server::Server;
+use stillframe_engine::state::exceptions::Matter;
 
-use crate::dispatch::ctx::Registry;
 use crate::net::conn::Conn;
-use crate::protocol::args::Args;
-use crate::server::Server;
-use crate::state::exceptions::Matter;
 
 /// Lets the value that a connection has begun to send go to its place as it comes, if it is large, its command will store
 /// it as it is, and nobody else wants to see it before.

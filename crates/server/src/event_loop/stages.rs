@@ -3,22 +3,23 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use stillframe_store::{ElementAhead, Fault, OpError, SlabNeeds, Worker};
+use stillframe_engine::command::flag;
+use stillframe_engine::dispatch;
+use stillframe_engine::dispatch::call::Outcome;
+use stillframe_engine::dispatch::ctx::Ctx;
+use stillframe_engine::protocol::args::Args;
+use stillframe_engine::protocol::reply::Reply;
+use stillframe_engine::protocol::request::{Limits, Parsed};
+use stillframe_engine::state::mailbox::Message;
+use stillframe_engine::state::session::{Ending, Session};
+use stillframe_engine::log;
 
-use crate::command::flag;
-use crate::dispatch;
-use crate::dispatch::call::Outcome;
-use crate::dispatch::ctx::Ctx;
 use crate::event_loop::batch::{Batch, BatchElement, BatchKey, Item};
 use crate::event_loop::flow::{load, publish, publish_input, OUTPUT_FULL_BYTES};
 use crate::event_loop::receive;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Output, Peer, ReadEvent};
 use crate::net::slots::SlotId;
-use crate::protocol::args::Args;
-use crate::protocol::reply::Reply;
-use crate::protocol::request::{Limits, Parsed};
-use crate::state::mailbox::Message;
-use crate::state::session::{Ending, Session};
 
 /// Commands in a batch, about: what is asked for ahead of them is to be in the nearest caches still when they run.
 const BATCH_COMMANDS: usize = 128;
@@ -161,7 +162,7 @@ impl EventLoop {
 
     fn close_for_query_limit(&mut self, id: SlotId) {
         if let Some(conn) = self.slots.get(id) {
-            crate::log::warning(format!(
+            log::warning(format!(
                 "Closing client that reached max query buffer length: id={} addr={}, {} bytes waiting",
                 conn.info.id,
                 conn.info.addr,
@@ -366,7 +367,7 @@ impl EventLoop {
         reply.error(format!("ERR {text}").as_bytes());
         conn.session.ending = Ending::AfterReply;
         conn.input.discard();
-        crate::log::verbose(format!("{text} from client id={} addr={}", conn.info.id, conn.info.addr));
+        log::verbose(format!("{text} from client id={} addr={}", conn.info.id, conn.info.addr));
         self.server.stats.protocol_errors.fetch_add(1, Relaxed);
         self.server.count_error(b"ERR");
     }

@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use crate::dispatch::ctx::Ctx;
-use crate::dispatch::waiting::{note_served, serve_alone, time_is_over};
+use stillframe_engine::dispatch::ctx::Ctx;
+use stillframe_engine::dispatch::waiting::{note_served, serve_alone, time_is_over};
+use stillframe_engine::protocol::reply::{Reply, ReplyBuf};
+use stillframe_engine::state::local::Delivery;
+use stillframe_engine::state::session::Session;
+use stillframe_engine::state::waiting::ReadyKey;
+
 use crate::event_loop::worker::EventLoop;
-use crate::protocol::reply::{Reply, ReplyBuf};
-use crate::state::local::Delivery;
-use crate::state::session::Session;
-use crate::state::waiting::ReadyKey;
 
 impl EventLoop {
     /// Hands out the replies of clients of this worker that have been served.

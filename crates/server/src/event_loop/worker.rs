@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 use stillframe_store::Worker;
+use stillframe_engine::config::Config;
+use stillframe_engine::dispatch::ctx::Registry;
+use stillframe_engine::server::Server;
+use stillframe_engine::state::local::Local;
+use stillframe_engine::state::mailbox::Message;
+use stillframe_engine::state::stats::WorkerStats;
 
-use crate::config::Config;
-use crate::dispatch::ctx::Registry;
 use crate::event_loop::batch::Batch;
 use crate::event_loop::cron::Cron;
 use crate::event_loop::spin::Spin;
+use crate::net::listen::Doors;
 use crate::net::slots::{SlotId, Slots};
 use crate::net::spare::SpareBuffers;
-use crate::server::Server;
-use crate::state::local::Local;
-use crate::state::mailbox::Message;
-use crate::state::stats::WorkerStats;
 
 /// Events taken from epoll at once.
 pub const EVENT_COUNT: usize = 1024;
@@ -26,6 +27,7 @@ pub const LISTEN_TOKEN: u64 = u64::MAX - 1;
 
 pub struct EventLoop {
     pub(super) server: Arc<Server>,
+    pub(super) doors: Arc<Doors>,
     pub(super) stats: Arc<WorkerStats>,
     pub(super) index: usize,
     pub(super) registry: &'static Registry,
@@ -56,13 +58,18 @@ pub struct EventLoop {
 impl EventLoop {
     /// # Errors
     /// epoll could not be set up.
-    pub fn new(server: Arc<Server>, index: usize, registry: &'static Registry) -> std::io::Result<EventLoop> {
+    pub fn new(
+        server: Arc<Server>,
+        doors: Arc<Doors>,
+        index: usize,
+        registry: &'static Registry,
+    ) -> std::io::Result<EventLoop> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = server.workers[index].mailbox.wake_fd();
         epoll::add(&epoll, wake, epoll::EventData::new_u64(WAKE_TOKEN), epoll::EventFlags::IN)?;
         if index == 0 {
             let data = epoll::EventData::new_u64(LISTEN_TOKEN);
-            epoll::add(&epoll, server.doors.fd(), data, epoll::EventFlags::IN)?;
+            epoll::add(&epoll, doors.fd(), data, epoll::EventFlags::IN)?;
         }
         let stats = server.workers[index].stats.clone();
         let worker = server.store.nonblocking_worker().map_err(std::io::Error::other)?;
@@ -90,6 +97,7 @@ impl EventLoop {
             spin: Spin::default(),
             is_stopping: false,
             server,
+            doors,
         };
         event_loop.refresh_config();
         Ok(event_loop)

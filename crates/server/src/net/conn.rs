@@ -7,16 +7,16 @@ use std::time::Instant;
 
 use stillframe_store::rdb::LongPayload;
 use stillframe_store::{Fault, Incoming, OpError};
+use stillframe_engine::protocol::args::ArgRange;
+use stillframe_engine::protocol::reply::{Replies, ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
+use stillframe_engine::protocol::request::{Limits, Parsed, Parser};
+use stillframe_engine::state::clients::ClientInfo;
+use stillframe_engine::state::inbox::Taken;
+use stillframe_engine::state::listener::Heard;
+use stillframe_engine::state::session::{Ending, Session};
 
 use crate::net::spare::SpareBuffers;
 use crate::net::wire::{Wire, WireError};
-use crate::protocol::args::ArgRange;
-use crate::protocol::reply::{Replies, ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
-use crate::protocol::request::{Limits, Parsed, Parser};
-use crate::state::clients::ClientInfo;
-use crate::state::inbox::Taken;
-use crate::state::listener::Heard;
-use crate::state::session::{Ending, Session};
 
 /// Bytes that a first read has room for. Doubles up to [`READ_MAX_BYTES`] while reads fill it.
 const READ_MIN_BYTES: usize = 1024;

@@ -2,8 +2,8 @@
 
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+use stillframe_engine::log;
 
-use crate::log;
 
 /// Descriptors that are not clients with one worker: files, listeners, epoll, the store's. As in Redis.
 const RESERVED: u64 = 32;
@@ -24,14 +24,6 @@ impl TooFew {
     /// Clients that the highest allowed limit has room for, if any.
     pub fn allowed_clients(&self) -> Option<u64> {
         self.allowed_files.checked_sub(self.reserved_files).filter(|count| *count > 0)
-    }
-
-    /// Redis's answer to `CONFIG SET maxclients`.
-    pub fn refusal(&self) -> String {
-        let count = self.allowed_clients().unwrap_or(0);
-        format!(
-            "The operating system is not able to handle the specified number of clients, try with {count}"
-        )
     }
 
     /// Redis's lines in the log.

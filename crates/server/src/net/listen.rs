@@ -1,5 +1,6 @@
 //! The doors of a server: its listening sockets, TCP addresses and the unix socket. Clients are admitted here.
 
+use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,12 +13,15 @@ use parking_lot::Mutex;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{self, sockopt, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
+use stillframe_engine::config::Settings;
+use stillframe_engine::state::clients::{Arrival, ClientInfo, Clients};
+use stillframe_engine::state::door::DoorKind;
+use stillframe_engine::state::stats::ServerStats;
+use stillframe_engine::log;
+use stillframe_engine::sockets::{Sockets, TooManyClients};
 
-use crate::config::Settings;
+use crate::net::descriptors;
 use crate::net::wire::Wire;
-use crate::state::clients::{Arrival, ClientInfo, Clients};
-use crate::state::door::DoorKind;
-use crate::state::stats::ServerStats;
 
 /// Connections accepted in one go, so that a flood of them does not keep the clients waiting.
 const ACCEPTS_AT_ONCE: usize = 1000;
@@ -180,6 +184,8 @@ pub struct Doors {
     epoll: OwnedFd,
     open: Mutex<Vec<Door>>,
     next_worker: AtomicUsize,
+    /// Clients that have been accepted by a worker and are another's, which has not taken them yet.
+    handed_over: Mutex<Vec<(OwnedFd, Arc<ClientInfo>)>>,
 }
 
 impl Doors {
@@ -188,7 +194,12 @@ impl Doors {
     pub fn new(open: Vec<Door>) -> std::io::Result<Doors> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         open.iter().try_for_each(|door| watch(&epoll, door))?;
-        Ok(Doors { epoll, open: Mutex::new(open), next_worker: AtomicUsize::new(0) })
+        Ok(Doors {
+            epoll,
+            open: Mutex::new(open),
+            next_worker: AtomicUsize::new(0),
+            handed_over: Mutex::default(),
+        })
     }
 
     /// Readable when somebody wants to connect.
@@ -196,13 +207,18 @@ impl Doors {
         self.epoll.as_fd()
     }
 
-    /// The TCP port in use; 0 without TCP.
-    pub fn tcp_port(&self) -> u16 {
-        let port = |door: &Door| match (door.kind, &door.addr) {
-            (DoorKind::Tcp, DoorAddr::Ip(addr)) => Some(addr.port()),
-            _ => None,
-        };
-        self.open.lock().iter().find_map(port).unwrap_or(0)
+    /// Keeps a client for its worker, which is to be told.
+    pub fn hand_over(&self, socket: OwnedFd, client: Arc<ClientInfo>) {
+        self.handed_over.lock().push((socket, client));
+    }
+
+    /// The clients that are kept for a worker.
+    pub fn take(&self, worker: usize) -> Vec<(OwnedFd, Arc<ClientInfo>)> {
+        let mut handed_over = self.handed_over.lock();
+        let all = std::mem::take(&mut *handed_over);
+        let (own, others) = all.into_iter().partition(|(_, client)| client.worker == worker);
+        *handed_over = others;
+        own
     }
 
     /// Accepts who is waiting. Those that may not connect are told so and closed.
@@ -235,37 +251,51 @@ impl Doors {
                 Err(Errno::AGAIN) => break,
                 Err(error) => {
                     // The queue stays: without a pause this would be a busy loop.
-                    crate::log::warning(format!("Accepting client connection: {error}"));
+                    log::warning(format!("Accepting client connection: {error}"));
                     std::thread::sleep(Duration::from_millis(1));
                     break;
                 }
             }
         }
     }
+}
 
-    /// Listens where `bind` and `port` of `new` say instead of where those of `old` said; connections and other doors stay.
-    /// The old doors are closed first, since the new ones may overlap with them, and opened again if that fails.
-    ///
-    /// # Errors
-    /// The first address that cannot be listened on.
-    pub fn rebind(&self, old: &Settings, new: &Settings) -> Result<(), ListenError> {
+impl Sockets for Doors {
+    fn tcp_port(&self) -> u16 {
+        let port = |door: &Door| match (door.kind, &door.addr) {
+            (DoorKind::Tcp, DoorAddr::Ip(addr)) => Some(addr.port()),
+            _ => None,
+        };
+        self.open.lock().iter().find_map(port).unwrap_or(0)
+    }
+
+    /// The old doors are closed first, since the new ones may overlap with them, and opened again if that fails; other doors
+    /// stay.
+    fn rebind(&self, old: &Settings, new: &Settings) -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut doors = self.open.lock();
         // A closed socket is out of epoll.
         doors.retain(|door| door.kind != DoorKind::Tcp);
         let opened = open_all_tcp(new);
         let (opened, result) = match opened {
             Ok(opened) => (opened, Ok(())),
-            Err(error) => (open_all_tcp(old).unwrap_or_default(), Err(error)),
+            Err(error) => (open_all_tcp(old).unwrap_or_default(), Err(error.into())),
         };
         for door in opened {
             match watch(&self.epoll, &door) {
                 Ok(()) => doors.push(door),
                 Err(error) => {
-                    crate::log::warning(format!("Can't wait for connections at {}: {error}", door.addr));
+                    log::warning(format!("Can't wait for connections at {}: {error}", door.addr));
                 }
             }
         }
         result
+    }
+
+    fn make_room(&self, maxclients: usize, worker_count: usize) -> Result<(), TooManyClients> {
+        descriptors::make_room(maxclients, worker_count).map_err(|too_few| {
+            too_few.log();
+            TooManyClients { allowed_count: too_few.allowed_clients().unwrap_or(0) }
+        })
     }
 }
 
@@ -324,7 +354,6 @@ fn set_tcp_options(fd: &OwnedFd, keepalive: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error;
     use std::io::{self, ErrorKind, Read};
     use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
@@ -332,7 +361,7 @@ mod tests {
     use stillframe_testkit::TempDir;
 
     use super::*;
-    use crate::config::Config;
+    use stillframe_engine::config::Config;
 
     /// Lets in whoever waits at the doors.
     fn admitted(doors: &Doors, settings: &Settings) -> Vec<Arc<ClientInfo>> {

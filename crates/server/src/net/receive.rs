@@ -9,11 +9,11 @@
 //! The buffer keeps the first bytes of the argument, for who shows it; [`Received`] tells the parser so.
 
 use stillframe_store::{Incoming, OpError};
+use stillframe_engine::protocol::args::{ArgRange, Args};
+use stillframe_engine::protocol::request::Received;
 
 use crate::net::conn::{Input, ReadEvent};
 use crate::net::wire::{Wire, WireError};
-use crate::protocol::args::{ArgRange, Args};
-use crate::protocol::request::Received;
 
 /// Shorter arguments are not worth the calls.
 const RECEIVE_MIN_BYTES: u32 = 256 << 10;

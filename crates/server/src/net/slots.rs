@@ -1,7 +1,8 @@
 //! A worker's connections by token.
 
+use stillframe_engine::state::token::Token;
+
 use crate::net::conn::Conn;
-use crate::state::token::Token;
 
 #[derive(Default)]
 struct Slot {

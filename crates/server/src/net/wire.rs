@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::buffer::spare_capacity;
 use rustix::io::{readv, retry_on_intr, Errno};
 use rustix::net::{recv, send, sendmsg, RecvFlags, SendAncillaryBuffer, SendFlags};
+use stillframe_engine::state::door::DoorKind;
 
-use crate::state::door::DoorKind;
 
 /// How the bytes of a connection travel. No operation blocks.
 #[derive(Debug)]

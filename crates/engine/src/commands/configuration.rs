@@ -6,7 +6,6 @@ use crate::command::{flag, CmdError, CmdResult, Group, Touch};
 use crate::config::{Config, ParamId, Settings, Unnamed, PARAMS};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::log;
-use crate::net::descriptors;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::text::glob::Glob;
@@ -118,7 +117,7 @@ fn listen(ctx: &Ctx<'_>, old: &Settings, new: &Settings) -> Result<(), (&'static
     if old.port == new.port && old.bind == new.bind {
         return Ok(());
     }
-    ctx.server.doors.rebind(old, new).map_err(|error| {
+    ctx.server.sockets.rebind(old, new).map_err(|error| {
         let name = if old.port == new.port { "bind" } else { "port" };
         log::warning(format!("Warning: {error}"));
         log::warning(format!(
@@ -133,13 +132,13 @@ fn listen(ctx: &Ctx<'_>, old: &Settings, new: &Settings) -> Result<(), (&'static
 
 /// Makes room for as many clients, or says why there is none.
 fn check_maxclients(ctx: &Ctx<'_>, config: &Config) -> Result<(), String> {
-    descriptors::make_room(config.settings.maxclients, ctx.server.worker_count).map_err(|too_few| {
-        too_few.log();
+    let made = ctx.server.sockets.make_room(config.settings.maxclients, ctx.server.worker_count);
+    made.map_err(|too_many| {
         log::warning(
             "Failed applying new configuration. Possibly related to new maxclients setting. Restoring previous \
              settings.",
         );
-        too_few.refusal()
+        too_many.to_string()
     })
 }
 

@@ -1,5 +1,5 @@
 //! The tables of README and docs are those that follow from the rows of the settings and of the commands. They are written
-//! anew by `UPDATE_DOCS=1 cargo test -p stillframe-server docs_tests`.
+//! anew by `UPDATE_DOCS=1 cargo test -p stillframe-engine docs_tests`.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn check(page: &str, name: &str, table: &str) {
     } else {
         assert_eq!(
             found, table,
-            "the table {name} of {page}: UPDATE_DOCS=1 cargo test -p stillframe-server docs_tests"
+            "the table {name} of {page}: UPDATE_DOCS=1 cargo test -p stillframe-engine docs_tests"
         );
     }
 }

@@ -2,13 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::event::{eventfd, EventfdFlags};
 
 use crate::protocol::reply::Replies;
-use crate::state::clients::ClientInfo;
 use crate::state::session::LateReply;
 use crate::state::token::Token;
 use crate::state::waiting::ReadyKey;
@@ -21,8 +19,8 @@ pub struct Part {
 }
 
 pub enum Message {
-    /// A new connection for this worker.
-    Accepted(OwnedFd, Arc<ClientInfo>),
+    /// New clients wait for this worker where they come in.
+    Arrived,
     /// The pages that a command waited for are in memory.
     PagesLoaded(Token),
     /// There is room for more of a value that comes.

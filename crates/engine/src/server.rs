@@ -12,9 +12,9 @@ use crate::clock::unix_ms;
 use crate::config::{Config, OnSignal, Settings};
 use crate::eviction::{Eviction, Room};
 use crate::log;
-use crate::net::listen::Doors;
 use crate::persistence::{self, Host, Saver, Waiter};
 use crate::scrub::Scrubber;
+use crate::sockets::Sockets;
 use crate::state::clients::{ClientInfo, Clients};
 use crate::state::exceptions::{Exceptions, Matter};
 use crate::state::heap::Heap;
@@ -53,7 +53,8 @@ pub struct Server {
     pub started_unix_ms: UnixMillis,
     /// 40 random hexadecimal digits.
     pub run_id: String,
-    pub doors: Doors,
+    /// Where clients come in.
+    pub sockets: Arc<dyn Sockets>,
     config: Mutex<Arc<Config>>,
     config_version: AtomicU64,
     pub watches: Arc<WatchTable>,
@@ -104,7 +105,7 @@ impl Server {
     pub fn new(
         store: Store,
         config: Config,
-        doors: Doors,
+        sockets: Arc<dyn Sockets>,
         command_count: usize,
         further: Vec<Arc<dyn stillframe_store::Listener>>,
     ) -> std::io::Result<Arc<Server>> {
@@ -136,7 +137,7 @@ impl Server {
             started_at: Instant::now(),
             started_unix_ms: unix_ms(),
             run_id: new_run_id(),
-            doors,
+            sockets,
             config: Mutex::new(Arc::new(config)),
             config_version: AtomicU64::new(1),
             watches,

@@ -1,6 +1,6 @@
 //! The command seam, without sockets.
 
-use stillframe_server::harness::Harness;
+use stillframe_engine::harness::Harness;
 
 #[test]
 fn lookup_errors_are_redis_texts() -> Result<(), Box<dyn std::error::Error>> {

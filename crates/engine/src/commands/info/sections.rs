@@ -57,7 +57,7 @@ pub fn server(ctx: &Ctx<'_>, out: &mut String) {
         "process_id": std::process::id(),
         "process_supervised": if settings.supervised { "systemd" } else { "no" },
         "run_id": server.run_id,
-        "tcp_port": server.doors.tcp_port(),
+        "tcp_port": server.sockets.tcp_port(),
         "server_time_usec": now_us,
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime / 86_400,
