@@ -18,6 +18,8 @@
 //!   persistence           the saver, dumps
 //!   scrub                 reading the page file through
 //!   server                what all workers share
+//!   data                  opening the data
+//!   chores                what is done beside commands: expiry, figures, the threads of saver and scrubber
 //!   dispatch              from arguments to a reply, transactions
 //!   commands              the functions, each beside its row
 //! ```
@@ -25,10 +27,12 @@
 // No client, file or configuration may bring the process down.
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
+pub mod chores;
 pub mod clock;
 pub mod command;
 pub mod commands;
 pub mod config;
+pub mod data;
 pub mod dispatch;
 #[cfg(test)]
 mod docs_tests;

@@ -10,14 +10,13 @@
 //! overlap.
 
 mod batch;
-mod chores;
-mod cron;
 mod drawing;
 mod farewell;
 mod flow;
 mod receive;
 mod spin;
 mod stages;
+mod visits;
 mod waits;
 mod worker;
 
@@ -56,7 +55,7 @@ impl EventLoop {
             self.go_on_drawing();
             self.evict_clients();
             self.take_messages();
-            self.run_cron();
+            self.run_chores();
             self.go_on_evicting();
         }
         let ids: Vec<SlotId> = self.slots.ids().collect();
@@ -79,7 +78,7 @@ impl EventLoop {
 
     /// Waits for events, not longer than to the next timer; the store may take cuts meanwhile.
     fn wait(&mut self) {
-        let EventLoop { worker, epoll, events, ready, drawing, cron, config, spin, local, .. } = self;
+        let EventLoop { worker, epoll, events, ready, drawing, chores, config, spin, local, .. } = self;
         events.clear();
         let mut poll = |timeout: Duration| {
             let timeout =
@@ -113,7 +112,7 @@ impl EventLoop {
                 }
                 spin.learn(false);
             }
-            poll(cron.time_left().min(local.time_to_deadline()));
+            poll(chores.time_left().min(local.time_to_deadline()));
         });
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 use stillframe_store::Worker;
+use stillframe_engine::chores::Chores;
 use stillframe_engine::config::Config;
 use stillframe_engine::dispatch::ctx::Registry;
 use stillframe_engine::server::Server;
@@ -13,7 +14,6 @@ use stillframe_engine::state::mailbox::Message;
 use stillframe_engine::state::stats::WorkerStats;
 
 use crate::event_loop::batch::Batch;
-use crate::event_loop::cron::Cron;
 use crate::event_loop::spin::Spin;
 use crate::net::listen::Doors;
 use crate::net::slots::{SlotId, Slots};
@@ -50,7 +50,9 @@ pub struct EventLoop {
     pub(super) listening: Vec<SlotId>,
     /// Connections that have room for the next part of random elements.
     pub(super) drawing: Vec<SlotId>,
-    pub(super) cron: Cron,
+    pub(super) chores: Chores,
+    /// The slot whose client is visited next.
+    pub(super) visited_slot: u32,
     pub(super) spin: Spin,
     pub(super) is_stopping: bool,
 }
@@ -93,7 +95,8 @@ impl EventLoop {
             has_paused: false,
             listening: Vec::new(),
             drawing: Vec::new(),
-            cron: Cron::new(index),
+            chores: Chores::new(index),
+            visited_slot: 0,
             spin: Spin::default(),
             is_stopping: false,
             server,

@@ -1,0 +1,225 @@
+//! Opening the data: the page file, or the dump where that has the data.
+
+use std::path::{Path, PathBuf};
+
+use stillframe_store::{DbId, Layout, OpError, OpenError, Options, Store, Worker};
+use stillframe_units::redis_bytes;
+
+use crate::config::{Settings, SnapshotFormat};
+use crate::log;
+use crate::persistence::{self, Load, LoadError, Loaded, Twins};
+use crate::server::Server;
+
+/// Why the data cannot be served.
+#[derive(thiserror::Error, Debug)]
+pub enum DataError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{source}. There is also {dump}: to start from that instead, move the page file away")]
+    OpenBesideDump { source: OpenError, dump: PathBuf },
+    #[error("Fatal error loading the DB: {0}. Exiting.")]
+    Load(#[from] LoadError),
+    #[error(
+        "The page file has {key_count} keys in databases from {database_count} on, which 'databases {database_count}' \
+         would hide: start with 'databases {needed_count}' or more"
+    )]
+    HiddenDatabases { database_count: u32, needed_count: u32, key_count: u64 },
+    #[error("Can't empty the page file's data before loading the dump: {0}")]
+    Flush(#[source] OpError),
+    #[error("Can't work on the data: {0}")]
+    Worker(#[source] OpError),
+}
+
+/// A store that has been opened.
+pub struct Opened {
+    pub store: Store,
+    /// The dump that has the data, if the page file has not: see [`load`].
+    pub dump: Option<PathBuf>,
+}
+
+/// Opens the store in a directory as the settings say, and says in the log what there is.
+///
+/// # Errors
+/// [`DataError`]; the directory is as it was.
+pub fn open(dir: &Path, settings: &Settings) -> Result<Opened, DataError> {
+    let store = Store::open(dir, store_options(settings))
+        .map_err(|error| explain_refusal(error, dir.join(&settings.dbfilename)))?;
+    log_io(&store);
+    log_memory(&store, settings);
+    store.damage().set_skips(settings.skips_damage);
+    store.set_collection_limits(&settings.collection_limits);
+    if let Some(note) = store.recovery_note() {
+        log::warning(note);
+    }
+    check_databases(&store, settings.databases)?;
+    let dump = dump_to_load(&store, dir, settings)?;
+    Ok(Opened { store, dump })
+}
+
+/// Reads the dump that has the data into the store, in place of what is there.
+///
+/// # Errors
+/// [`DataError`]; what has been read by then is in memory alone.
+pub fn load(server: &Server, path: &Path) -> Result<Loaded, DataError> {
+    let config = server.config();
+    let settings = &config.settings;
+    let mut worker = server.store.nonblocking_worker().map_err(DataError::Worker)?;
+    if !server.store.is_new() {
+        flush_all(&mut worker, settings).map_err(DataError::Flush)?;
+    }
+    let load = Load {
+        settings,
+        progress: &server.loading,
+        eviction: &server.eviction,
+        is_stopping: &server.is_stopping,
+        twins: Twins::Refused,
+        key_delay_us: &|| server.config().settings.key_load_delay_us,
+    };
+    Ok(persistence::load_dump(&mut worker, path, &load)?)
+}
+
+/// `maxmemory` as a bound of the data is not among them: it is decided once, before a command, and not by the store in the
+/// middle of one.
+fn store_options(settings: &Settings) -> Options {
+    Options {
+        database_count: settings.databases,
+        tiered_bytes: settings.tiered_bytes(),
+        snapshot_kind: settings.snapshot_kind,
+        pool_backend: settings.pool_backend(),
+        snapshot_memory_bytes: settings.snapshot_memory_bytes,
+        huge_pages: settings.huge_pages,
+        io: settings.io,
+        worker_count: settings.workers,
+        layout: if settings.counted_seed.is_some() { Layout::COUNTED } else { Layout::FULL },
+        // As in Redis a save waits for a command that takes long.
+        cut_patience: None,
+        accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
+        checkpoint_on_drop: false,
+        ..Options::default()
+    }
+}
+
+/// Says what reads and writes the page file.
+fn log_io(store: &Store) {
+    let Some(io) = store.io_report() else { return };
+    let because = |note: &str| if note.is_empty() { String::new() } else { format!(" ({note})") };
+    let engine_note = because(io.engine_note.as_deref().unwrap_or_default());
+    let cache = if io.is_direct { "around" } else { "through" };
+    let direct_note = because(io.direct_note.unwrap_or_default());
+    let buffers = match (&io.buffers_note, io.has_registered_buffers) {
+        (Some(note), _) => format!("; its buffers are not registered ({note}). Raising 'ulimit -l' may help"),
+        (None, true) => "; its buffers are registered".to_owned(),
+        (None, false) => String::new(),
+    };
+    log::notice(format!(
+        "The page file is read and written by {}{engine_note}, {cache} the page cache{direct_note}{buffers}",
+        io.engine
+    ));
+}
+
+/// Says how `maxmemory` is divided, if data may be larger than that.
+fn log_memory(store: &Store, settings: &Settings) {
+    let Some(shares) = store.memory_shares() else { return };
+    let of_wanted = match settings.snapshot_memory_bytes {
+        wanted if wanted > shares.snapshot_bytes => {
+            format!(" (an eighth; 'snapshot-memory' is {})", redis_bytes(wanted))
+        }
+        _ => String::new(),
+    };
+    log::notice(format!(
+        "Of maxmemory, {}, pages of data get {}, snapshots {}{of_wanted}, what is on its way to and from the page file {}, what \
+         is known of all pages {}, which grows with the data; what the process takes without data is not part of it",
+        redis_bytes(shares.all_bytes),
+        redis_bytes(shares.page_bytes),
+        redis_bytes(shares.snapshot_bytes),
+        redis_bytes(shares.staging_bytes),
+        redis_bytes(shares.side_bytes),
+    ));
+}
+
+/// Refuses to hide keys: with fewer databases than were saved nobody would find them, and every dump would leave them out.
+fn check_databases(store: &Store, database_count: u32) -> Result<(), DataError> {
+    let has_keys = |db: &u32| store.db_stats(DbId(*db)).key_count > 0;
+    let Some(last) = (database_count..store.database_count()).rfind(has_keys) else { return Ok(()) };
+    let key_count = (database_count..=last).map(|db| store.db_stats(DbId(db)).key_count).sum();
+    Err(DataError::HiddenDatabases { database_count, needed_count: last + 1, key_count })
+}
+
+/// Adds what else there is to start from.
+fn explain_refusal(error: OpenError, dump: PathBuf) -> DataError {
+    match error {
+        source @ (OpenError::PageFile(_) | OpenError::Damaged(_)) if dump.is_file() => {
+            DataError::OpenBesideDump { source, dump }
+        }
+        other => other.into(),
+    }
+}
+
+/// The dump, where it is the data: where it is known to be newer than the page file's checkpoint, as long as there is no
+/// checkpoint, and with `snapshot-format rdb` unless it is known to be older. Says which of the two is served where both
+/// are there.
+fn dump_to_load(store: &Store, dir: &Path, settings: &Settings) -> Result<Option<PathBuf>, LoadError> {
+    let path = dir.join(&settings.dbfilename);
+    let file = match std::fs::metadata(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if !store.is_new() && settings.snapshot_format == SnapshotFormat::Rdb {
+                let shown = path.display();
+                log::notice(format!("Serving the last checkpoint of the page file; there is no {shown}"));
+            }
+            return Ok(None);
+        }
+        Err(source) => return Err(LoadError::Io { path, source }),
+    };
+    if store.is_new() {
+        return Ok(Some(path));
+    }
+    let is_wanted = settings.snapshot_format == SnapshotFormat::Rdb;
+    // A dump that cannot be read is an error if it is loaded.
+    let cut = if file.is_file() { persistence::cut_of(&path).ok().flatten() } else { None };
+    let (is_served, why) = match cut.and_then(|cut| store.is_older_than(cut)) {
+        Some(true) => (true, "the dump was saved after it"),
+        Some(false) if cut.is_some_and(|cut| cut.change_count > 0) => (false, "it was saved after the dump"),
+        _ => (is_wanted, "see 'snapshot-format'"),
+    };
+    let shown = path.display();
+    match is_served {
+        true => log::notice(format!("Serving {shown}; the page file's checkpoint is not used ({why})")),
+        false => log::notice(format!(
+            "Serving the last checkpoint of the page file; {shown} is not loaded ({why})"
+        )),
+    }
+    Ok(is_served.then_some(path))
+}
+
+fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), OpError> {
+    (0..settings.databases).try_for_each(|db| worker.database(DbId(db)).flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use stillframe_testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_page_file_that_cannot_be_read_is_the_cause_also_beside_a_dump() {
+        let dir = TempDir::new("beside");
+        let (pages, dump) = (dir.path().join("stillframe.pages"), dir.path().join("dump.rdb"));
+        std::fs::write(pages, [7; 100_000]).unwrap();
+        let refused = || Store::open(dir.path(), Options::default()).err().unwrap();
+        let without = explain_refusal(refused(), dump.clone());
+        assert!(matches!(&without, DataError::Open(OpenError::PageFile(_))), "{without:?}");
+        std::fs::write(&dump, "REDIS").unwrap();
+        let beside = explain_refusal(refused(), dump.clone());
+        let shown = dump.display();
+        assert_eq!(
+            beside.to_string(),
+            format!("{without}. There is also {shown}: to start from that instead, move the page file away")
+        );
+        let cause = beside.source().and_then(|cause| cause.downcast_ref());
+        assert!(matches!(cause, Some(OpenError::PageFile(_))), "{beside:?}");
+    }
+}
