@@ -23,7 +23,7 @@ use crate::state::stats::WorkerStats;
 /// A client that has come from there, over no socket.
 pub(crate) fn arrival(addr: &str) -> Arrival {
     let (addr, laddr) = (addr.to_owned(), "127.0.0.1:6379".to_owned());
-    Arrival { door: DoorKind::Tcp, addr, laddr, is_local: true, fd: -1 }
+    Arrival { door: DoorKind::Program, addr, laddr, is_local: true, fd: -1 }
 }
 
 /// One worker and one client.

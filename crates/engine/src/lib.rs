@@ -1,6 +1,8 @@
 //! What runs commands: protocol, command table, transactions, configuration, what all workers share. It knows no sockets: the
 //! server has them ([`sockets::Sockets`]), and what else drives it has none.
 //!
+//! A program that is no server runs commands by an [`Engine`].
+//!
 //! It is not the store: keys, values and snapshots are in `stillframe-store`.
 //!
 //! Rooms from the ground up; each uses only those above it in this list:
@@ -22,6 +24,7 @@
 //!   chores                what is done beside commands: expiry, figures, the threads of saver and scrubber
 //!   dispatch              from arguments to a reply, transactions
 //!   commands              the functions, each beside its row
+//!   embedded              commands without a server
 //! ```
 #![forbid(unsafe_code)]
 // No client, file or configuration may bring the process down.
@@ -34,6 +37,7 @@ pub mod commands;
 pub mod config;
 pub mod data;
 pub mod dispatch;
+pub mod embedded;
 #[cfg(test)]
 mod docs_tests;
 pub mod eviction;
@@ -54,6 +58,9 @@ pub mod text;
 mod touch_tests;
 #[cfg(test)]
 mod waiting_tests;
+
+pub use config::Config;
+pub use embedded::{Client, Closed, Engine, EngineError};
 
 /// Locks and atomic words: real ones, or those of the model checker in its tests.
 mod sync {

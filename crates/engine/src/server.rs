@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use stillframe_store::{Store, UnixMillis, Worker};
+use stillframe_store::{Fault, Store, UnixMillis, Worker};
 
 use crate::clock::unix_ms;
 use crate::config::{Config, OnSignal, Settings};
@@ -204,6 +204,13 @@ impl Server {
     /// Sends a message to the worker that has the client.
     pub fn send(&self, client: &ClientInfo, message: impl FnOnce(Token) -> Message) {
         self.workers[client.worker].mailbox.send(message(client.token()));
+    }
+
+    /// Brings in what a command of a worker misses, and tells that worker then.
+    pub fn load(self: &Arc<Server>, worker: usize, fault: Fault, loaded: Message) {
+        let server = self.clone();
+        let done = move || server.workers[worker].mailbox.send(loaded);
+        self.store.load(fault, Box::new(done));
     }
 
     fn send_all(&self, message: impl Fn() -> Message) {

@@ -69,10 +69,7 @@ impl EventLoop {
         if version != self.config_version {
             self.config_version = version;
             self.config = self.server.config();
-            let settings = &self.config.settings;
-            self.local.latency_tracking = settings.latency_tracking;
-            self.local.time_each = settings.slowlog_threshold.is_some_and(|t| t < Duration::from_millis(1))
-                || settings.latency_threshold.is_some_and(|t| t < Duration::from_millis(2));
+            self.local.follow(&self.config.settings);
         }
     }
 

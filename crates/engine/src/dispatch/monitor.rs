@@ -21,7 +21,7 @@ pub fn feed(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let addr = match ctx.peer.door {
         DoorKind::Unix => format!("unix:{}", ctx.peer.laddr.trim_end_matches(":0")),
-        DoorKind::Tcp => ctx.peer.addr.clone(),
+        DoorKind::Tcp | DoorKind::Program => ctx.peer.addr.clone(),
     };
     let mut line =
         format!("+{}.{:06} [{} {addr}] ", now.as_secs(), now.subsec_micros(), ctx.db().0).into_bytes();

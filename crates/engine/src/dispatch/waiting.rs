@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stillframe_store::{Fault, OpError, ValueType};
+use stillframe_store::{Fault, OpError, ValueType, Worker};
 
 use crate::command::{CmdError, CmdResult};
+use crate::config::Config;
 use crate::dispatch::broken;
 use crate::dispatch::checked;
 use crate::dispatch::ctx::{Ctx, Registry};
@@ -239,13 +240,61 @@ fn ready_again(ctx: &Ctx<'_>, ready: &ReadyKey) {
 
 /// Serves the key when its pages are in memory, as a step of its own: others may come before it then.
 fn serve_later(ctx: &Ctx<'_>, ready: &ReadyKey, fault: Fault) {
-    let (server, worker, ready) = (ctx.server.clone(), ctx.local.worker, ready.clone());
-    let done = move || server.workers[worker].mailbox.send(Message::KeyReady(ready));
-    ctx.server.store.load(fault, Box::new(done));
+    ctx.server.load(ctx.local.worker, fault, Message::KeyReady(ready.clone()));
+}
+
+/// Serves a key that was not served when it became ready: its pages were missing, or there were too many to be served at once.
+pub fn serve_ready_key(
+    worker: &mut Worker,
+    server: &Arc<Server>,
+    config: &Arc<Config>,
+    local: &mut Local,
+    registry: &'static Registry,
+    key: ReadyKey,
+) {
+    let Some(waiter) = server.waiters.next(&key, 0) else { return };
+    worker.quiesce();
+    let (stats, mut out) = (local.stats.clone(), ReplyBuf::default());
+    let mut ctx = Ctx {
+        worker,
+        client: &mut Session::new(waiter.client.id, true),
+        reply: Reply { resp3: false, out: &mut out },
+        server,
+        stats: &stats,
+        peer: &waiter.client,
+        config,
+        local,
+        registry,
+    };
+    serve_alone(&mut ctx, key);
+}
+
+/// The next client of a worker whose time is over, if there is one. The caller is the one to tell it.
+pub fn next_over(server: &Server, local: &mut Local) -> Option<Arc<Waiter>> {
+    while let Some(first) = local.deadlines.first_entry() {
+        if first.key().0 > Instant::now() {
+            return None;
+        }
+        let waiter = first.remove();
+        // If somebody else has answered it, that reply is on its way.
+        if server.waiters.end(&waiter) {
+            return Some(waiter);
+        }
+    }
+    None
+}
+
+/// A client of this worker waits no longer, or has gone.
+pub fn forget(server: &Server, local: &mut Local, client: u64) {
+    let Some(waiter) = server.waiters.forget(client) else { return };
+    server.waiters.end(&waiter);
+    if let Some(deadline) = waiter.deadline {
+        local.deadlines.remove(&(deadline, waiter.arrival));
+    }
 }
 
 /// Serves a key as a step of its own.
-pub fn serve_alone(ctx: &mut Ctx<'_>, ready: ReadyKey) {
+fn serve_alone(ctx: &mut Ctx<'_>, ready: ReadyKey) {
     let mut needs = Needs::of_change();
     needs.add_key(ctx, ready.db, ctx.worker.key(&ready.key));
     match prepare(ctx, &needs) {

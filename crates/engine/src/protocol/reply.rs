@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use stillframe_store::rdb::LongPayload;
-use stillframe_store::{Given, Sending, StrRef};
+use stillframe_store::{Given, OpError, Sending, StrRef};
 
 use crate::text::double;
 
@@ -186,6 +186,32 @@ impl ReplyBuf {
     /// Takes all bytes out, and keeps no memory.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
+    }
+
+    /// Takes all bytes out, with copies of the large values.
+    ///
+    /// # Errors
+    /// A page of one cannot be read: half of what is there has been taken.
+    pub fn take_copied(&mut self) -> Result<Vec<u8>, OpError> {
+        if self.values.is_empty() {
+            return Ok(self.take());
+        }
+        let mut copied = Vec::with_capacity(self.total_bytes());
+        let (bytes, mut from) = (self.take(), 0);
+        for (at, Sent { value, mut payload }) in std::mem::take(&mut self.values) {
+            copied.extend_from_slice(&bytes[from..at]);
+            from = at;
+            value.for_each(|part| {
+                payload.iter_mut().for_each(|payload| payload.update(part));
+                copied.extend_from_slice(part);
+            })?;
+            if let Some(payload) = payload {
+                copied.extend_from_slice(&payload.footer());
+                from += LongPayload::FOOTER_BYTES;
+            }
+        }
+        copied.extend_from_slice(&bytes[from..]);
+        Ok(copied)
     }
 
     /// Makes room for so many bytes at once.

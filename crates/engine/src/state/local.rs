@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use stillframe_store::Worker;
 
 use crate::command::CommandId;
+use crate::config::Settings;
 use crate::protocol::reply::Replies;
 use crate::state::listener::Heard;
 use crate::state::session::LateReply;
@@ -74,6 +75,13 @@ impl Local {
             counted: Vec::new(),
             count: 0,
         }
+    }
+
+    /// The settings in force are these from now on.
+    pub fn follow(&mut self, settings: &Settings) {
+        self.latency_tracking = settings.latency_tracking;
+        self.time_each = settings.slowlog_threshold.is_some_and(|t| t < Duration::from_millis(1))
+            || settings.latency_threshold.is_some_and(|t| t < Duration::from_millis(2));
     }
 
     /// Until the first of those who wait waits no longer.

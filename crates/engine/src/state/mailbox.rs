@@ -2,9 +2,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::event::{eventfd, EventfdFlags};
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 
 use crate::protocol::reply::Replies;
 use crate::state::session::LateReply;
@@ -71,6 +72,13 @@ impl Mailbox {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.wake, &mut count);
         std::mem::swap(&mut *self.messages.lock(), into);
+    }
+
+    /// Waits until there are messages, not longer than that.
+    pub fn wait(&self, time: Duration) {
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        // A wait that fails is a short one: the caller looks for messages in any case.
+        let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], Some(&time));
     }
 
     pub fn wake_fd(&self) -> BorrowedFd<'_> {

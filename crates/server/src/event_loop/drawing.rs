@@ -5,7 +5,7 @@ use stillframe_engine::protocol::reply::Reply;
 use stillframe_engine::state::mailbox::Message;
 use stillframe_engine::log;
 
-use crate::event_loop::flow::{load, publish_input};
+use crate::event_loop::flow::publish_input;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::Hold;
 use crate::net::slots::SlotId;
@@ -51,7 +51,7 @@ impl EventLoop {
             // It stays on the list until they are there.
             Err(OpError::Fault(fault)) => {
                 conn.session.drawing = Some(drawing);
-                return load(server, *index, fault, Message::ValueLoaded(token));
+                return server.load(*index, fault, Message::ValueLoaded(token));
             }
             // How many come has been announced.
             Err(error) => {

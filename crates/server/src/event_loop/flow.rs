@@ -1,10 +1,9 @@
 //! Holding, releasing, flushing and closing connections.
 
 use rustix::event::epoll;
-use stillframe_store::{Fault, UnixMillis};
+use stillframe_store::UnixMillis;
 use stillframe_engine::dispatch::subscribed;
 use stillframe_engine::protocol::reply::Replies;
-use stillframe_engine::server::Server;
 use stillframe_engine::state::client_line::{describe, publish_session};
 use stillframe_engine::state::clients::{client_flag, ClientInfo, Clients};
 use stillframe_engine::state::mailbox::{Message, Part};
@@ -16,7 +15,6 @@ use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
 use crate::net::slots::SlotId;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
 
 /// A client that has so much unsent output waits until it reads.
 pub const OUTPUT_FULL_BYTES: usize = 1 << 20;
@@ -120,7 +118,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         if let Some(fault) = conn.output.take_wanted() {
             let loaded = Message::ValueLoaded(token);
-            load(&self.server, self.index, fault, loaded);
+            self.server.load(self.index, fault, loaded);
         }
         let Some(conn) = self.slots.get(id) else { return };
         let pending = conn.output.pending_bytes();
@@ -247,13 +245,6 @@ pub(super) fn event_flags(interest: Interest) -> epoll::EventFlags {
     flags.set(epoll::EventFlags::IN, interest.read);
     flags.set(epoll::EventFlags::OUT, interest.write);
     flags
-}
-
-/// Brings in what a connection misses, and tells its worker then.
-pub(super) fn load(server: &Arc<Server>, worker_index: usize, fault: Fault, loaded: Message) {
-    let (store, server) = (server.store.clone(), server.clone());
-    let done = move || server.workers[worker_index].mailbox.send(loaded);
-    store.load(fault, Box::new(done));
 }
 
 /// Lets others see what has become of a client.

@@ -15,7 +15,7 @@ use stillframe_engine::state::session::{Ending, Session};
 use stillframe_engine::log;
 
 use crate::event_loop::batch::{Batch, BatchElement, BatchKey, Item};
-use crate::event_loop::flow::{load, publish, publish_input, OUTPUT_FULL_BYTES};
+use crate::event_loop::flow::{publish, publish_input, OUTPUT_FULL_BYTES};
 use crate::event_loop::receive;
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Output, Peer, ReadEvent};
@@ -78,7 +78,7 @@ impl EventLoop {
                     ReadEvent::Missing(fault) => {
                         conn.input.is_awaiting_pages = true;
                         let token = self.slots.token(id);
-                        load(&self.server, self.index, fault, Message::InputLoaded(token));
+                        self.server.load(self.index, fault, Message::InputLoaded(token));
                     }
                     ReadEvent::Closed => self.end_input(id),
                 }
@@ -327,7 +327,7 @@ impl EventLoop {
         *has_paused |= hold == Hold::Paused;
         conn.go_on_as(hold);
         if let Some(fault) = fault {
-            load(server, *worker_index, fault, Message::PagesLoaded(token));
+            server.load(*worker_index, fault, Message::PagesLoaded(token));
         }
     }
 

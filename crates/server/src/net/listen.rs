@@ -332,7 +332,7 @@ impl Admission<'_> {
         }
         match arrival.door {
             DoorKind::Tcp => set_tcp_options(&socket, settings.tcp_keepalive),
-            DoorKind::Unix => {}
+            DoorKind::Unix | DoorKind::Program => {}
         }
         stats.connections_received.fetch_add(1, Relaxed);
         let info = Arc::new(ClientInfo::new(clients.new_id(), arrival, worker));

@@ -29,7 +29,7 @@ impl Wire {
     /// Of a connection that has come in by a door of this kind.
     pub fn new(door: DoorKind, socket: OwnedFd) -> Wire {
         match door {
-            DoorKind::Tcp | DoorKind::Unix => Wire::Plain(socket),
+            DoorKind::Tcp | DoorKind::Unix | DoorKind::Program => Wire::Plain(socket),
         }
     }
 
