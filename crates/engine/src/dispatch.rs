@@ -186,7 +186,7 @@ fn admit(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> CmdResult {
     if is_bounded && is_refused_without_memory(ctx, command) {
         return Err(errors::OUT_OF_MEMORY.into());
     }
-    if matter.has(Matter::SAVE_FAILED) && (command.is(flag::WRITE) || command.name == "ping") {
+    if matter.has(Matter::SAVE_FAILED) && command.is(flag::WRITE | flag::PROBES) {
         let must_save = settings.stop_writes_on_save_error && !settings.save_points.is_empty();
         if must_save {
             return Err(errors::MISCONF.into());
@@ -199,7 +199,7 @@ type ProtectingOption = (fn(&Settings) -> Protection, &'static str, &'static str
 
 /// The option that must allow a command, with the names that the error shows.
 fn protecting_option(command: &Command) -> Option<ProtectingOption> {
-    if command.is(flag::ADMIN) && command.name == "debug" {
+    if command.is(flag::DEBUG) {
         return Some((|s| s.debug_command, "DEBUG", "enable-debug-command"));
     }
     None

@@ -25,6 +25,23 @@ pub mod flag {
     pub const MOVABLEKEYS: u32 = 1 << 20;
     pub const ALLOW_BUSY: u32 = 1 << 21;
 
+    // What dispatch asks for, beside Redis's; not shown.
+
+    /// It carries out the transaction.
+    pub const EXEC: u32 = 1 << 22;
+    /// Between `MULTI` and `EXEC` it is executed at once and not queued.
+    pub const INSIDE_MULTI: u32 = 1 << 23;
+    /// It selects the database of the commands behind it.
+    pub const SELECTS: u32 = 1 << 24;
+    /// A client that listens to channels may send it in RESP2, too.
+    pub const LISTENING: u32 = 1 << 25;
+    /// It is refused while saves fail, as a write is: a client learns by it that the server is not well.
+    pub const PROBES: u32 = 1 << 26;
+    /// `enable-debug-command` has to allow it.
+    pub const DEBUG: u32 = 1 << 27;
+    /// It changes the settings: those by which its own call is judged may not be known before it has run.
+    pub const CONFIGURES: u32 = 1 << 28;
+
     /// Names in the order in which Redis lists them.
     pub const NAMES: &[(u32, &str)] = &[
         (WRITE, "write"),

@@ -182,6 +182,9 @@ pub type OtherKeysFn = fn(DbId, &Args<'_>, &mut dyn FnMut(DbId, usize));
 /// How far a command reaches into the value of the key at an argument index.
 pub type ReachFn = fn(&Args<'_>, usize) -> Reach;
 
+/// Whether the argument at an index is a secret.
+pub type SecretFn = fn(&Args<'_>, usize) -> bool;
+
 /// A row of the command table. `H` is the command function: what it works with is known further up.
 pub struct Row<H> {
     /// Lower case; a subcommand is `container|name`.
@@ -215,6 +218,8 @@ pub struct Row<H> {
     pub receives: Option<fn(usize) -> bool>,
     /// Those of them that are names, which are looked for by their hash.
     pub receives_names: Option<fn(usize) -> bool>,
+    /// Which arguments, by their indices, are secrets: monitors and the slow log do not show them.
+    pub secret: Option<SecretFn>,
     /// What it does before, part by part, with large values of which pages may be missing: others are served meanwhile.
     pub ahead: Option<H>,
     /// Before `EXEC`, too: it leaves the values as they are, and the command takes what has been made of them.
@@ -250,6 +255,7 @@ impl<H: Copy> Row<H> {
             element: None,
             receives: None,
             receives_names: None,
+            secret: None,
             ahead: None,
             is_ahead_of_exec: false,
             is_reading: None,
@@ -290,6 +296,11 @@ impl<H: Copy> Row<H> {
 
     pub const fn keys_fn(mut self, keys_fn: KeysFn) -> Row<H> {
         self.keys_fn = Some(keys_fn);
+        self
+    }
+
+    pub const fn secret(mut self, secret: SecretFn) -> Row<H> {
+        self.secret = Some(secret);
         self
     }
 

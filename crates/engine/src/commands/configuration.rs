@@ -27,9 +27,10 @@ pub const COMMANDS: &[Command] = &[
     Command::new("config|rewrite", 2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, rewrite)
         .acl(0)
         .doc(Group::Server, "2.8.0", "Rewrite the configuration file with the in memory configuration", "O(1)"),
-    Command::new("config|set", -4, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Nothing, set)
+    Command::new("config|set", -4, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::CONFIGURES, Touch::Nothing, set)
         .acl(0)
         .doc(Group::Server, "2.0.0", "Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")
+        .secret(is_secret_value)
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),
 ];
 
@@ -76,6 +77,13 @@ fn read_pairs<'a>(args: &Args<'a>) -> Result<Vec<Pair<'a>>, CmdError> {
         pairs.push((name, id, args.at(at + 1)));
     }
     Ok(pairs)
+}
+
+/// Whether an argument of `CONFIG SET` is the value of a secret setting.
+fn is_secret_value(args: &Args<'_>, index: usize) -> bool {
+    index >= 3
+        && index % 2 == 1
+        && ParamId::find(args.at(index - 1)).is_some_and(|id| id.param().is_secret())
 }
 
 fn failed(name: &[u8], reason: &str) -> CmdError {

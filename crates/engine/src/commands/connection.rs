@@ -17,24 +17,26 @@ use crate::text::number;
 pub const COMMANDS: &[Command] = &[
     Command::new("auth", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, Touch::Nothing, auth)
         .acl(acl::CONNECTION)
-        .doc(Group::Connection, "1.0.0", "Authenticate to the server", "O(N) where N is the number of passwords defined for the user"),
+        .doc(Group::Connection, "1.0.0", "Authenticate to the server", "O(N) where N is the number of passwords defined for the user")
+        .secret(|_, index| index > 0),
     Command::new("echo", 2, flag::LOADING | flag::STALE | flag::FAST, Touch::Nothing, echo)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Echo the given string", "O(1)"),
     Command::new("hello", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, Touch::Nothing, hello)
         .acl(acl::CONNECTION)
-        .doc(Group::Connection, "6.0.0", "Handshake with Redis", "O(1)"),
-    Command::new("ping", -1, flag::FAST, Touch::Nothing, ping)
+        .doc(Group::Connection, "6.0.0", "Handshake with Redis", "O(1)")
+        .secret(is_secret_of_hello),
+    Command::new("ping", -1, flag::FAST | flag::LISTENING | flag::PROBES, Touch::Nothing, ping)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Ping the server", "O(1)")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
-    Command::new("quit", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, Touch::Nothing, quit)
+    Command::new("quit", -1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY | flag::INSIDE_MULTI | flag::LISTENING, Touch::Nothing, quit)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Close the connection", "O(1)"),
-    Command::new("reset", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY, Touch::Nothing, reset)
+    Command::new("reset", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::NO_AUTH | flag::ALLOW_BUSY | flag::INSIDE_MULTI | flag::LISTENING, Touch::Nothing, reset)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "6.2.0", "Reset the connection", "O(1)"),
-    Command::new("select", 2, flag::LOADING | flag::STALE | flag::FAST, Touch::Nothing, select)
+    Command::new("select", 2, flag::LOADING | flag::STALE | flag::FAST | flag::SELECTS, Touch::Nothing, select)
         .acl(acl::CONNECTION)
         .doc(Group::Connection, "1.0.0", "Change the selected database for the current connection", "O(1)"),
 ];
@@ -175,6 +177,22 @@ fn read_hello<'a>(args: &Args<'a>) -> Result<Hello<'a>, CmdError> {
         }
     }
     Ok(hello)
+}
+
+/// Whether an argument of `HELLO` is a user or a password. A malformed call shows rather less than in Redis.
+fn is_secret_of_hello(args: &Args<'_>, index: usize) -> bool {
+    let mut at = 2;
+    while at < args.len() {
+        if args.is(at, "auth") {
+            if (at + 1..=at + 2).contains(&index) {
+                return true;
+            }
+            at += 3;
+        } else {
+            at += if args.is(at, "setname") { 2 } else { 1 };
+        }
+    }
+    false
 }
 
 pub fn hello(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {

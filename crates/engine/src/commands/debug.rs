@@ -25,7 +25,7 @@ use crate::text::number::c_int;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("debug", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE, Touch::Of(touch), debug)
+    Command::new("debug", -2, flag::ADMIN | flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::DEBUG, Touch::Of(touch), debug)
         .doc(Group::Server, "1.0.0", "A container for debugging commands", "Depends on subcommand."),
 ];
 

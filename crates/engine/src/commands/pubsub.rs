@@ -6,7 +6,7 @@ use crate::dispatch::subscribed;
 use crate::protocol::args::Args;
 use crate::state::subscription::Kind;
 
-const LISTENS: u32 = flag::PUBSUB | flag::NOSCRIPT | flag::LOADING | flag::STALE;
+const LISTENS: u32 = flag::PUBSUB | flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::LISTENING;
 const TELLS: u32 = flag::PUBSUB | flag::LOADING | flag::STALE;
 const PUBLISHES: u32 = TELLS | flag::FAST | flag::MAY_REPLICATE;
 

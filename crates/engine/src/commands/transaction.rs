@@ -8,16 +8,16 @@ use crate::state::session::{Transaction, Watched};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command::new("multi", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, Touch::Nothing, multi)
+    Command::new("multi", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY | flag::INSIDE_MULTI, Touch::Nothing, multi)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "1.2.0", "Mark the start of a transaction block", "O(1)"),
-    Command::new("exec", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::SKIP_SLOWLOG, Touch::Queued, exec)
+    Command::new("exec", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::SKIP_SLOWLOG | flag::EXEC | flag::INSIDE_MULTI, Touch::Queued, exec)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "1.2.0", "Execute all commands issued after MULTI", "Depends on commands in the transaction"),
-    Command::new("discard", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, Touch::Nothing, discard)
+    Command::new("discard", 1, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY | flag::INSIDE_MULTI, Touch::Nothing, discard)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "2.0.0", "Discard all commands issued after MULTI", "O(N), when N is the number of queued commands"),
-    Command::new("watch", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY, Touch::EachKey, watch)
+    Command::new("watch", -2, flag::NOSCRIPT | flag::LOADING | flag::STALE | flag::FAST | flag::ALLOW_BUSY | flag::INSIDE_MULTI, Touch::EachKey, watch)
         .acl(acl::TRANSACTION)
         .doc(Group::Transactions, "2.2.0", "Watch the given keys to determine execution of the MULTI/EXEC block", "O(1) for every key.")
         .keys(&[KeySpec::range(1, -1, 1, key_flag::RO)]),

@@ -139,7 +139,7 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
     // The bounds may be lower from this command on.
     let may_be_noted = is_slow(settings.slowlog_threshold)
         || is_slow(settings.latency_threshold)
-        || command.name == "config|set";
+        || command.is(flag::CONFIGURES);
     if may_be_noted {
         slow::note(ctx.server, ctx.peer, command, args, time);
     }

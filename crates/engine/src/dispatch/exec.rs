@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use stillframe_store::{DbId, OpError, Reach};
 
-use crate::command::{key_flag, CmdError, CmdResult};
+use crate::command::{flag, key_flag, CmdError, CmdResult};
 use crate::dispatch::carry::carry_out;
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::prepare::{prepare_step, Held, Needs};
@@ -17,11 +17,11 @@ use crate::text::number::parse_i64;
 
 /// Commands that are executed at once inside of a transaction.
 pub fn runs_inside(command: &Command) -> bool {
-    matches!(command.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+    command.is(flag::INSIDE_MULTI)
 }
 
 pub fn is_exec(command: &Command) -> bool {
-    command.name == "exec"
+    command.is(flag::EXEC)
 }
 
 /// Keeps a command for `EXEC`.
@@ -199,7 +199,7 @@ fn for_each_queued<'k>(
     for (index, queued) in transaction.queued.iter().enumerate() {
         let command = ctx.registry.found(queued.id).command;
         let args = queued.args();
-        if command.name == "select" {
+        if command.is(flag::SELECTS) {
             let number = parse_i64(args.at(1)).and_then(|n| u32::try_from(n).ok());
             db = number.filter(|n| *n < ctx.server.database_count).map_or(db, DbId);
         }

@@ -1,6 +1,5 @@
 //! The arguments of a call as others may see them (`MONITOR`, the slow log): without its secrets.
 
-use crate::config::ParamId;
 use crate::dispatch::ctx::Command;
 use crate::protocol::args::Args;
 
@@ -13,40 +12,11 @@ const REDACTED: &[u8] = b"(redacted)";
 
 /// An argument as monitors and the slow log show it.
 pub fn shown<'a>(command: &Command, args: &Args<'a>, index: usize) -> &'a [u8] {
-    if is_secret(command, args, index) {
+    if command.secret.is_some_and(|is_secret| is_secret(args, index)) {
         REDACTED
     } else {
         args.at(index)
     }
-}
-
-/// Whether an argument is a secret. Malformed calls show rather less than in Redis.
-fn is_secret(command: &Command, args: &Args<'_>, index: usize) -> bool {
-    match command.name {
-        "auth" => index > 0,
-        "hello" => is_secret_of_hello(args, index),
-        "config|set" => {
-            index >= 3
-                && index % 2 == 1
-                && ParamId::find(args.at(index - 1)).is_some_and(|id| id.param().is_secret())
-        }
-        _ => false,
-    }
-}
-
-fn is_secret_of_hello(args: &Args<'_>, index: usize) -> bool {
-    let mut at = 2;
-    while at < args.len() {
-        if args.is(at, "auth") {
-            if (at + 1..=at + 2).contains(&index) {
-                return true;
-            }
-            at += 3;
-        } else {
-            at += if args.is(at, "setname") { 2 } else { 1 };
-        }
-    }
-    false
 }
 
 /// The arguments of a call for the slow log.

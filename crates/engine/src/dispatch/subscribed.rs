@@ -2,7 +2,7 @@
 
 use stillframe_store::BehindLocks;
 
-use crate::command::{CmdError, CmdResult};
+use crate::command::{flag, CmdError, CmdResult};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::monitor;
 use crate::protocol::args::Args;
@@ -17,11 +17,7 @@ use crate::state::session::{Ending, Session};
 /// # Errors
 /// Redis's text.
 pub fn admit(ctx: &Ctx<'_>, command: &Command) -> CmdResult {
-    let is_allowed = || {
-        let name = command.name;
-        matches!(name, "ping" | "quit" | "reset") || name.ends_with("subscribe")
-    };
-    if ctx.client.subscriptions.is_empty() || ctx.client.resp3 || is_allowed() {
+    if ctx.client.subscriptions.is_empty() || ctx.client.resp3 || command.is(flag::LISTENING) {
         return Ok(());
     }
     Err(format!(
