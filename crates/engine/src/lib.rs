@@ -37,9 +37,9 @@ pub mod commands;
 pub mod config;
 pub mod data;
 pub mod dispatch;
-pub mod embedded;
 #[cfg(test)]
 mod docs_tests;
+pub mod embedded;
 pub mod eviction;
 mod geo;
 pub mod harness;

@@ -176,6 +176,7 @@ impl Server {
     }
 
     /// Rises with every change of the configuration, so that a worker need not lock to see that there is none.
+    #[inline]
     pub fn config_version(&self) -> u64 {
         self.config_version.load(Ordering::Acquire)
     }

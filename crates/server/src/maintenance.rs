@@ -5,10 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use stillframe_store::offline::Offline;
 use stillframe_engine::config::Settings;
 use stillframe_engine::persistence::write_salvaged;
-
+use stillframe_store::offline::Offline;
 
 /// How often the progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);

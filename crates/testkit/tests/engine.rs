@@ -23,17 +23,8 @@ const DESCRIPTORS: [&str; 3] = ["std::os::fd", "rustix::event", "rustix::io"];
 const MAILBOX: &str = "state/mailbox.rs";
 
 /// Crates of sockets, and those that have some.
-const CRATES: [&str; 9] = [
-    "stillframe-server",
-    "io-uring",
-    "libc",
-    "mio",
-    "nix",
-    "polling",
-    "signal-hook",
-    "socket2",
-    "tokio",
-];
+const CRATES: [&str; 9] =
+    ["stillframe-server", "io-uring", "libc", "mio", "nix", "polling", "signal-hook", "socket2", "tokio"];
 
 /// Paths that a file names, in its imports and elsewhere.
 #[derive(Default)]
@@ -130,7 +121,8 @@ fn the_engine_depends_on_no_crate_of_sockets() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/Cargo.toml");
     let found = dependencies(&std::fs::read_to_string(manifest).expect("a text"));
     assert!(found.contains(&"stillframe-store".to_owned()), "{found:?}");
-    let of_sockets: Vec<_> = found.iter().filter(|name| CRATES.contains(&name.as_str()) || *name == "target").collect();
+    let of_sockets: Vec<_> =
+        found.iter().filter(|name| CRATES.contains(&name.as_str()) || *name == "target").collect();
     assert!(of_sockets.is_empty(), "{of_sockets:?}");
 }
 
@@ -148,5 +140,9 @@ fn what_names_a_socket_is_found() {
     }
     assert_eq!(named("use std::network::Net; use std::os::unix::ffi::OsStrExt;", &MODULES), [""; 0]);
     assert_eq!(named("use std::os::fd::OwnedFd;", &DESCRIPTORS), ["std::os::fd"]);
-    assert_eq!(dependencies("[dependencies]\nmio.workspace = true\n[target.'cfg(unix)'.dependencies]\nnix = \"1\"").len(), 2);
+    assert_eq!(
+        dependencies("[dependencies]\nmio.workspace = true\n[target.'cfg(unix)'.dependencies]\nnix = \"1\"")
+            .len(),
+        2
+    );
 }

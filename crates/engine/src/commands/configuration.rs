@@ -81,9 +81,7 @@ fn read_pairs<'a>(args: &Args<'a>) -> Result<Vec<Pair<'a>>, CmdError> {
 
 /// Whether an argument of `CONFIG SET` is the value of a secret setting.
 fn is_secret_value(args: &Args<'_>, index: usize) -> bool {
-    index >= 3
-        && index % 2 == 1
-        && ParamId::find(args.at(index - 1)).is_some_and(|id| id.param().is_secret())
+    index >= 3 && index % 2 == 1 && ParamId::find(args.at(index - 1)).is_some_and(|id| id.param().is_secret())
 }
 
 fn failed(name: &[u8], reason: &str) -> CmdError {

@@ -234,9 +234,12 @@ impl Executor {
                     guest.session.drawing = Some(drawing);
                     return server.load(*index, fault, Message::ValueLoaded(token));
                 }
-                // How many come has been announced.
-                failed => {
-                    log::warning(format!("A reply of random elements could not be written: {failed:?}"));
+                // How many come has been announced: half of them are no reply.
+                Ok(()) => return self.close(token),
+                Err(error) => {
+                    log::warning(format!(
+                        "A reply of random elements could not be written to its end: {error}"
+                    ));
                     return self.close(token);
                 }
             }
@@ -303,9 +306,8 @@ impl Executor {
         publish_session(&guest.session, &guest.info);
         let ending = guest.session.ending;
         let is_served = guest.hold == Hold::Free && !self.ready.contains(&token);
-        let is_all = is_served
-            || ending != Ending::Open
-            || self.server.waiters.of_client(guest.info.id).is_some();
+        let is_all =
+            is_served || ending != Ending::Open || self.server.waiters.of_client(guest.info.id).is_some();
         let given = if ending == Ending::AtOnce { Ok(0) } else { guest.give(is_all) };
         self.local.stats.output_bytes.add(*given.as_ref().unwrap_or(&0));
         if ending != Ending::Open || given.is_err() {

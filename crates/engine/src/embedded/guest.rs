@@ -62,7 +62,11 @@ impl Guest {
     }
 
     /// Takes the next command apart; returns where it ends. None: there is none that is complete, or it has to wait.
-    pub fn next_command(&mut self, ranges: &mut Vec<ArgRange>, limits: Limits) -> Option<Result<usize, String>> {
+    pub fn next_command(
+        &mut self,
+        ranges: &mut Vec<ArgRange>,
+        limits: Limits,
+    ) -> Option<Result<usize, String>> {
         while self.hold == Hold::Free && self.session.ending == Ending::Open {
             ranges.clear();
             match self.parser.next(&mut self.input, self.done, ranges, limits) {

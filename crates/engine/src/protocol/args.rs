@@ -13,6 +13,7 @@ pub struct ArgRange {
 
 impl ArgRange {
     /// Its bytes in the buffer that it belongs to.
+    #[inline]
     pub fn of(self, buf: &[u8]) -> &[u8] {
         &buf[self.start as usize..(self.start + self.len) as usize]
     }
@@ -30,16 +31,19 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    #[inline]
     pub fn new(buf: &'a [u8], ranges: &'a [ArgRange]) -> Args<'a> {
         Args { buf, ranges, hashed: None, incoming: &[] }
     }
 
+    #[inline]
     pub fn with_hashed(mut self, index: usize, key: Key<'static>) -> Args<'a> {
         self.hashed = Some((index as u32, key));
         self
     }
 
     /// These values, with their indices, are all there.
+    #[inline]
     pub fn with_incoming(mut self, values: &'a [(usize, Incoming)]) -> Args<'a> {
         self.incoming = values;
         self
@@ -76,6 +80,7 @@ impl<'a> Args<'a> {
         }
     }
 
+    #[inline]
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {
         self.ranges.len()
@@ -89,6 +94,7 @@ impl<'a> Args<'a> {
 
     /// An argument with the lifetime of the buffer, which outlives `Args` itself. Of one that is in its place already, the first
     /// bytes.
+    #[inline]
     pub fn at(&self, index: usize) -> &'a [u8] {
         let ArgRange { start, len } = self.ranges[index];
         &self.buf[start as usize..start as usize + len as usize]

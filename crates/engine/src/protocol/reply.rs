@@ -48,6 +48,7 @@ impl ReplyBuf {
     }
 
     /// Sets the bound for what is appended from now on.
+    #[inline]
     pub fn set_max_bytes(&mut self, max_bytes: usize) {
         if !self.is_over {
             self.max_bytes = max_bytes;
@@ -59,6 +60,7 @@ impl ReplyBuf {
     }
 
     /// Whether something did not fit: what is there is not a reply any more.
+    #[inline]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
@@ -143,18 +145,22 @@ impl ReplyBuf {
         self.values.iter().map(|(_, sent)| sent.value.len_bytes() as usize).sum()
     }
 
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -259,6 +265,7 @@ impl ReplyBuf {
     }
 
     /// Empties the buffer and gives its memory back if it has grown beyond `keep_bytes`.
+    #[inline]
     pub fn clear(&mut self, keep_bytes: usize) {
         self.bytes.clear();
         if self.bytes.capacity() > keep_bytes {

@@ -115,6 +115,7 @@ impl ClientInfo {
         }
     }
 
+    #[inline]
     pub fn token(&self) -> Token {
         Token(self.token.load(Ordering::Acquire))
     }
@@ -154,6 +155,7 @@ impl Clients {
     }
 
     /// Says what a client holds; called by its worker.
+    #[inline]
     pub fn set_memory(&self, info: &ClientInfo, bytes: usize) {
         let before = info.published.total_bytes.load(Ordering::Relaxed);
         if before != bytes {

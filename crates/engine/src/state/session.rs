@@ -40,6 +40,7 @@ impl ReplyMode {
     const SKIPS_NEXT: u8 = 4;
 
     /// Nothing is held back, now or later.
+    #[inline]
     pub fn is_plain(self) -> bool {
         self.0 == 0
     }
@@ -68,6 +69,7 @@ impl ReplyMode {
         self.0 &= ReplyMode::SKIPS_THIS;
     }
 
+    #[inline]
     pub fn end_command(&mut self) {
         let is_next = self.0 & ReplyMode::SKIPS_NEXT != 0;
         self.0 = self.0 & ReplyMode::OFF | if is_next { ReplyMode::SKIPS_THIS } else { 0 };
@@ -231,6 +233,7 @@ impl LateReplies {
     }
 
     /// Where the output has to be cut off until the first reply is there.
+    #[inline]
     pub fn first_place(&self) -> Option<usize> {
         self.replies.first().map(|promised| promised.at)
     }
@@ -359,11 +362,13 @@ pub struct Session {
 
 impl Session {
     /// Whether a part of a reply is in the output, so that nothing else may come before the rest.
+    #[inline]
     pub fn has_begun_reply(&self) -> bool {
         self.late.is_begun() || self.drawing.is_some()
     }
 
     /// Bytes that have been told to it and wait for the end of a reply.
+    #[inline]
     pub fn heard_bytes(&self) -> usize {
         self.listener.as_ref().map_or(0, |listener| listener.waiting_bytes())
     }
@@ -377,6 +382,7 @@ impl Session {
     }
 
     /// What it may leave unread.
+    #[inline]
     pub fn output_limit(&self, settings: &Settings) -> OutputLimit {
         settings.output_limits[usize::from(!self.subscriptions.is_empty())]
     }
@@ -399,11 +405,13 @@ impl Session {
     }
 
     /// Commands that wait for `EXEC`.
+    #[inline]
     pub fn queued_count(&self) -> usize {
         self.transaction.as_ref().map_or(0, |transaction| transaction.queued.len())
     }
 
     /// The last of them, if it was not there when there were so many.
+    #[inline]
     pub fn queued_since(&mut self, count: usize) -> Option<&mut Queued> {
         let is_new = self.queued_count() > count;
         self.transaction.as_mut().filter(|_| is_new)?.queued.last_mut()

@@ -12,10 +12,12 @@ use crate::command::CommandId;
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

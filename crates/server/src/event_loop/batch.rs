@@ -1,8 +1,8 @@
 //! One batch of commands: what is known of each.
 
-use stillframe_store::{DbId, ElementAhead, Key};
 use stillframe_engine::dispatch::ctx::Found;
 use stillframe_engine::protocol::args::ArgRange;
+use stillframe_store::{DbId, ElementAhead, Key};
 
 use crate::net::slots::SlotId;
 

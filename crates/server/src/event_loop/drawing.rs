@@ -1,9 +1,9 @@
 //! Replies of random elements that go on as their clients take them.
 
-use stillframe_store::OpError;
+use stillframe_engine::log;
 use stillframe_engine::protocol::reply::Reply;
 use stillframe_engine::state::mailbox::Message;
-use stillframe_engine::log;
+use stillframe_store::OpError;
 
 use crate::event_loop::flow::publish_input;
 use crate::event_loop::worker::EventLoop;
@@ -55,9 +55,7 @@ impl EventLoop {
             }
             // How many come has been announced.
             Err(error) => {
-                log::warning(format!(
-                    "A reply of random elements could not be written to its end: {error}"
-                ));
+                log::warning(format!("A reply of random elements could not be written to its end: {error}"));
                 return self.close(id);
             }
             Ok(()) if is_done => {

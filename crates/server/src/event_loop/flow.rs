@@ -1,15 +1,15 @@
 //! Holding, releasing, flushing and closing connections.
 
 use rustix::event::epoll;
-use stillframe_store::UnixMillis;
 use stillframe_engine::dispatch::subscribed;
+use stillframe_engine::log;
 use stillframe_engine::protocol::reply::Replies;
 use stillframe_engine::state::client_line::{describe, publish_session};
 use stillframe_engine::state::clients::{client_flag, ClientInfo, Clients};
 use stillframe_engine::state::mailbox::{Message, Part};
 use stillframe_engine::state::session::{Ending, LateReply};
 use stillframe_engine::state::token::Token;
-use stillframe_engine::log;
+use stillframe_store::UnixMillis;
 
 use crate::event_loop::worker::EventLoop;
 use crate::net::conn::{Conn, Hold, Interest, WriteEvent};

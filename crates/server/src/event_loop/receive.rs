@@ -1,10 +1,10 @@
 //! Which arguments go from the socket to their pages.
 
-use stillframe_store::Worker;
 use stillframe_engine::dispatch::ctx::Registry;
 use stillframe_engine::protocol::args::Args;
 use stillframe_engine::server::Server;
 use stillframe_engine::state::exceptions::Matter;
+use stillframe_store::Worker;
 
 use crate::net::conn::Conn;
 

@@ -2,17 +2,17 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use stillframe_store::{ElementAhead, Fault, OpError, SlabNeeds, Worker};
 use stillframe_engine::command::flag;
 use stillframe_engine::dispatch;
 use stillframe_engine::dispatch::call::Outcome;
 use stillframe_engine::dispatch::ctx::Ctx;
+use stillframe_engine::log;
 use stillframe_engine::protocol::args::Args;
 use stillframe_engine::protocol::reply::Reply;
 use stillframe_engine::protocol::request::{Limits, Parsed};
 use stillframe_engine::state::mailbox::Message;
 use stillframe_engine::state::session::{Ending, Session};
-use stillframe_engine::log;
+use stillframe_store::{ElementAhead, Fault, OpError, SlabNeeds, Worker};
 
 use crate::event_loop::batch::{Batch, BatchElement, BatchKey, Item};
 use crate::event_loop::flow::{publish, publish_input, OUTPUT_FULL_BYTES};

@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::event::epoll;
-use stillframe_store::Worker;
 use stillframe_engine::chores::Chores;
 use stillframe_engine::config::Config;
 use stillframe_engine::dispatch::ctx::Registry;
@@ -12,6 +11,7 @@ use stillframe_engine::server::Server;
 use stillframe_engine::state::local::Local;
 use stillframe_engine::state::mailbox::Message;
 use stillframe_engine::state::stats::WorkerStats;
+use stillframe_store::Worker;
 
 use crate::event_loop::batch::Batch;
 use crate::event_loop::spin::Spin;

@@ -5,8 +5,6 @@ use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
-use stillframe_store::rdb::LongPayload;
-use stillframe_store::{Fault, Incoming, OpError};
 use stillframe_engine::protocol::args::ArgRange;
 use stillframe_engine::protocol::reply::{Replies, ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
 use stillframe_engine::protocol::request::{Limits, Parsed, Parser};
@@ -14,6 +12,8 @@ use stillframe_engine::state::clients::ClientInfo;
 use stillframe_engine::state::inbox::Taken;
 use stillframe_engine::state::listener::Heard;
 use stillframe_engine::state::session::{Ending, Session};
+use stillframe_store::rdb::LongPayload;
+use stillframe_store::{Fault, Incoming, OpError};
 
 use crate::net::spare::SpareBuffers;
 use crate::net::wire::{Wire, WireError};

@@ -4,7 +4,6 @@ use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use stillframe_engine::log;
 
-
 /// Descriptors that are not clients with one worker: files, listeners, epoll, the store's. As in Redis.
 const RESERVED: u64 = 32;
 /// What each further worker has: its epoll and its mailbox.

@@ -14,11 +14,11 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{self, sockopt, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
 use stillframe_engine::config::Settings;
+use stillframe_engine::log;
+use stillframe_engine::sockets::{Sockets, TooManyClients};
 use stillframe_engine::state::clients::{Arrival, ClientInfo, Clients};
 use stillframe_engine::state::door::DoorKind;
 use stillframe_engine::state::stats::ServerStats;
-use stillframe_engine::log;
-use stillframe_engine::sockets::{Sockets, TooManyClients};
 
 use crate::net::descriptors;
 use crate::net::wire::Wire;

@@ -8,9 +8,9 @@
 //! ```
 //! The buffer keeps the first bytes of the argument, for who shows it; [`Received`] tells the parser so.
 
-use stillframe_store::{Incoming, OpError};
 use stillframe_engine::protocol::args::{ArgRange, Args};
 use stillframe_engine::protocol::request::Received;
+use stillframe_store::{Incoming, OpError};
 
 use crate::net::conn::{Input, ReadEvent};
 use crate::net::wire::{Wire, WireError};

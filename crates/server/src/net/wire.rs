@@ -8,7 +8,6 @@ use rustix::io::{readv, retry_on_intr, Errno};
 use rustix::net::{recv, send, sendmsg, RecvFlags, SendAncillaryBuffer, SendFlags};
 use stillframe_engine::state::door::DoorKind;
 
-
 /// How the bytes of a connection travel. No operation blocks.
 #[derive(Debug)]
 pub enum Wire {
