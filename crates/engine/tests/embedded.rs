@@ -11,7 +11,7 @@ use stillframe_engine::{Client, Closed, Config, Engine};
 use stillframe_testkit::{eventually, TempDir};
 
 /// Long enough for whatever is going to come.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(30);
 
 fn config(args: &[&str]) -> Config {
     let args: Vec<String> = args.iter().map(ToString::to_string).collect();
