@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use stillframe_store::{sched, DbId, Worker};
 
 use crate::config::Config;
-use crate::eviction::Room;
+use crate::eviction::MemoryRoom;
 use crate::log;
 use crate::persistence;
 use crate::scrub;
@@ -53,7 +53,7 @@ impl Hands<'_> {
     pub fn go_on_evicting(&mut self) {
         if self.local.is_evicting {
             let room = self.server.make_room(self.worker, &self.config.settings);
-            self.local.is_evicting = room == Room::Freeing;
+            self.local.is_evicting = room == MemoryRoom::Freeing;
         }
     }
 

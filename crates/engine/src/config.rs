@@ -10,7 +10,7 @@ mod values;
 
 pub use events::Events;
 pub use file::{from_args, ConfigError, Start};
-pub use params::{Effect, Kind, Param, ParamId, PARAMS};
+pub use params::{Kind, Param, ParamId, SettingEffect, PARAMS};
 pub use rewrite::Unnamed;
 pub use settings::{
     ClientMemory, MemoryPolicy, OnSignal, OutputLimit, Protection, SavePoint, Settings, ShutdownFlags,

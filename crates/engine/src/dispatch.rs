@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::clock::unix_ms;
 use crate::command::{flag, CmdError, CmdResult};
 use crate::config::{Protection, Settings};
-use crate::eviction::Room;
+use crate::eviction::MemoryRoom;
 use crate::log;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -219,8 +219,8 @@ fn is_refused_without_memory(ctx: &mut Ctx<'_>, command: &Command) -> bool {
         return ctx.server.store.is_stuck();
     }
     let room = ctx.server.make_room(ctx.worker, settings);
-    ctx.local.is_evicting |= room == Room::Freeing;
-    room == Room::Nothing
+    ctx.local.is_evicting |= room == MemoryRoom::Freeing;
+    room == MemoryRoom::Nothing
 }
 
 /// Answers a command that may not run; a transaction that it belongs to is broken.

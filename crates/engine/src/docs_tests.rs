@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::command::Group;
 use crate::commands::REGISTRY;
-use crate::config::{Effect, Kind, Param, PARAMS, REFUSED};
+use crate::config::{Kind, Param, SettingEffect, PARAMS, REFUSED};
 
 const END: &str = "<!-- end of the table -->\n";
 
@@ -96,8 +96,8 @@ fn the_readme_lists_the_settings_of_its_own() {
 fn the_page_of_settings_lists_all() {
     let with_effect = settings(Param::has_effect).map(|param| {
         let change = match param.effect {
-            Effect::Live => "yes",
-            Effect::Protected => "if `enable-protected-configs` lets it",
+            SettingEffect::Live => "yes",
+            SettingEffect::Protected => "if `enable-protected-configs` lets it",
             _ => "no",
         };
         vec![names(param), code(&param.shown_default()), values(param.kind), change.to_owned()]
@@ -106,7 +106,7 @@ fn the_page_of_settings_lists_all() {
     check("docs/settings.md", "with an effect", &markdown(&header, with_effect));
 
     let refused = settings(|_| true).filter_map(|param| match param.effect {
-        Effect::Only(why) | Effect::OnlyAtStart(why) => {
+        SettingEffect::Only(why) | SettingEffect::OnlyAtStart(why) => {
             Some(vec![names(param), code(&param.shown_default()), why.to_owned()])
         }
         _ => None,
@@ -115,7 +115,8 @@ fn the_page_of_settings_lists_all() {
     let header = ["setting", "the values that are taken", "why"];
     check("docs/settings.md", "refused", &markdown(&header, refused.chain(always)));
 
-    let ignored = settings(|param| matches!(param.effect, Effect::Ignored | Effect::IgnoredAtStart));
+    let ignored =
+        settings(|param| matches!(param.effect, SettingEffect::Ignored | SettingEffect::IgnoredAtStart));
     let rows = ignored.map(|param| vec![names(param), code(&param.shown_default()), values(param.kind)]);
     check("docs/settings.md", "without effect", &markdown(&["setting", "default", "values"], rows));
 }

@@ -29,7 +29,7 @@ const KEYS_PER_LOOK: u64 = 16;
 
 /// Whether there is room for a command that stores something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Room {
+pub enum MemoryRoom {
     Enough,
     /// Not yet, but keys are going: the command may run.
     Freeing,
@@ -106,21 +106,21 @@ impl Eviction {
 
     /// Lets keys go, for a bounded time, if memory is over its bound or near it. Returns whether there is room, and how long it
     /// took if it did something.
-    pub fn make_room(&self, worker: &mut Worker, settings: &Settings) -> (Room, Option<Duration>) {
+    pub fn make_room(&self, worker: &mut Worker, settings: &Settings) -> (MemoryRoom, Option<Duration>) {
         let (store, max) = (worker.store(), settings.maxmemory_bytes);
         let used = counted_bytes(store);
         let MemoryPolicy::Keys(policy) = settings.memory_policy else {
-            let room = if max > 0 && used > max { Room::Nothing } else { Room::Enough };
+            let room = if max > 0 && used > max { MemoryRoom::Nothing } else { MemoryRoom::Enough };
             self.note(room);
             return (room, None);
         };
         let owed = self.owe(used, max);
         if max == 0 || (owed == 0 && used <= max) {
-            self.note(Room::Enough);
-            return (Room::Enough, None);
+            self.note(MemoryRoom::Enough);
+            return (MemoryRoom::Enough, None);
         }
         if store.is_freeing_databases() && used <= max_excess(max) {
-            let room = if used > max { Room::Later } else { Room::Enough };
+            let room = if used > max { MemoryRoom::Later } else { MemoryRoom::Enough };
             self.note(room);
             return (room, None);
         }
@@ -146,7 +146,7 @@ impl Eviction {
         self.owed_bytes.fetch_add(added * gain, Relaxed) + added * gain
     }
 
-    fn evict(&self, worker: &mut Worker, attempt: &mut Attempt<'_>) -> Room {
+    fn evict(&self, worker: &mut Worker, attempt: &mut Attempt<'_>) -> MemoryRoom {
         let max = attempt.settings.maxmemory_bytes;
         let limit = time_limit(attempt.settings.eviction_tenacity);
         loop {
@@ -155,7 +155,7 @@ impl Eviction {
                 self.owed_bytes.store(0, Relaxed);
             }
             if used <= max && self.owed_bytes.load(Relaxed) == 0 {
-                return Room::Enough;
+                return MemoryRoom::Enough;
             }
             match worker.upkeep().evict(attempt.policy, attempt.settings.eviction_sample_count) {
                 Ok(Evicted::Keys { evicted_count, memory_bytes, .. }) => {
@@ -165,14 +165,14 @@ impl Eviction {
                 }
                 Ok(Evicted::Nothing) => {
                     self.owed_bytes.store(0, Relaxed);
-                    return if used <= max { Room::Enough } else { Room::Nothing };
+                    return if used <= max { MemoryRoom::Enough } else { MemoryRoom::Nothing };
                 }
                 // A page that cannot be read is told of by the commands that need it.
                 Ok(Evicted::Later) | Err(_) => {
                     return match used {
-                        _ if used <= max => Room::Enough,
-                        _ if used <= max_excess(max) => Room::Later,
-                        _ => Room::Nothing,
+                        _ if used <= max => MemoryRoom::Enough,
+                        _ if used <= max_excess(max) => MemoryRoom::Later,
+                        _ => MemoryRoom::Nothing,
                     };
                 }
             }
@@ -182,7 +182,7 @@ impl Eviction {
                 worker.quiesce();
             }
             if is_time && limit.is_some_and(|limit| attempt.start.elapsed() > limit) {
-                return Room::Freeing;
+                return MemoryRoom::Freeing;
             }
         }
     }
@@ -193,8 +193,8 @@ impl Eviction {
     }
 
     /// Keeps the time during which memory is over its bound.
-    fn note(&self, room: Room) {
-        let is_over = room != Room::Enough;
+    fn note(&self, room: MemoryRoom) {
+        let is_over = room != MemoryRoom::Enough;
         if self.is_over.load(Relaxed) == is_over {
             return;
         }

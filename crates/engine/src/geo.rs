@@ -12,6 +12,6 @@ mod score;
 mod search;
 
 pub use nearest::sort_first;
-pub use place::{distance_m, Place};
+pub use place::{distance_m, GeoPoint};
 pub use score::{place_of, score_of, text_of};
 pub use search::{Search, Shape};

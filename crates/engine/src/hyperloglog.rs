@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use estimate::Histogram;
 pub use format::{Corrupted, HEADER_BYTES, REGISTER_COUNT};
-use hash::Place;
+use hash::Register;
 pub use sparse::Opcode;
 
 pub const DENSE_BYTES: usize = HEADER_BYTES + REGISTER_COUNT * dense::REGISTER_BITS / 8;
@@ -150,7 +150,7 @@ impl Sketch {
     /// # Errors
     /// The runs do not make up all registers.
     pub fn add(&mut self, element: &[u8], sparse_max_bytes: u64) -> Result<bool, Corrupted> {
-        let Place { index, value } = Place::of(element);
+        let Register { index, value } = Register::of(element);
         self.raise(index, value, sparse_max_bytes)
     }
 

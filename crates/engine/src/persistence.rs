@@ -79,7 +79,7 @@ impl When {
 }
 
 /// A client that is answered later.
-pub struct Waiter {
+pub struct SaveWaiter {
     pub client: Arc<ClientInfo>,
     /// Which of its replies.
     pub reply: LateReply,
@@ -94,7 +94,7 @@ pub trait Host: Send + Sync + 'static {
     /// Changes of the data set since the start.
     fn change_count(&self) -> u64;
     /// Delivers the reply that a client waits for.
-    fn answer(&self, waiter: &Waiter, reply: Vec<u8>);
+    fn answer(&self, waiter: &SaveWaiter, reply: Vec<u8>);
     fn count_error(&self, text: &[u8]);
     /// What a restart reads has been saved, or could not be.
     fn note_saved(&self, is_saved: bool);
@@ -108,12 +108,12 @@ pub trait Host: Send + Sync + 'static {
 
 struct Job {
     target: Target,
-    waiters: Vec<Waiter>,
+    waiters: Vec<SaveWaiter>,
     then: Then,
 }
 
 impl Job {
-    fn new(target: Target, waiter: Option<Waiter>) -> Job {
+    fn new(target: Target, waiter: Option<SaveWaiter>) -> Job {
         Job { target, waiters: waiter.into_iter().collect(), then: Then::Go }
     }
 }
@@ -219,7 +219,7 @@ impl Saver {
     ///
     /// # Errors
     /// One is in progress.
-    pub fn start(&self, target: Target, waiter: impl FnOnce() -> Waiter) -> Result<(), Busy> {
+    pub fn start(&self, target: Target, waiter: impl FnOnce() -> SaveWaiter) -> Result<(), Busy> {
         let mut state = self.state.lock();
         if state.job.is_some() {
             return Err(Busy);
@@ -235,7 +235,7 @@ impl Saver {
     }
 
     /// Saves the data as it is from now on. A save that has begun may have taken its cut: it is not joined.
-    pub fn save_from_now_on(&self, target: Target, waiter: Waiter) {
+    pub fn save_from_now_on(&self, target: Target, waiter: SaveWaiter) {
         self.add(Job::new(target, Some(waiter)));
     }
 
@@ -252,7 +252,7 @@ impl Saver {
     }
 
     /// Saves and then ends the process; an ongoing save is waited for, those after it are not.
-    pub fn save_and_stop(&self, target: Target, waiter: Option<Waiter>, even_if_failed: bool) {
+    pub fn save_and_stop(&self, target: Target, waiter: Option<SaveWaiter>, even_if_failed: bool) {
         self.dumping.is_hurried.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();
         let job = Job { then: Then::Stop { even_if_failed }, ..Job::new(target, waiter) };

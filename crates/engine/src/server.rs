@@ -10,9 +10,9 @@ use stillframe_store::{Fault, Store, UnixMillis, Worker};
 
 use crate::clock::unix_ms;
 use crate::config::{Config, OnSignal, Settings};
-use crate::eviction::{Eviction, Room};
+use crate::eviction::{Eviction, MemoryRoom};
 use crate::log;
-use crate::persistence::{self, Host, Saver, Waiter};
+use crate::persistence::{self, Host, SaveWaiter, Saver};
 use crate::scrub::Scrubber;
 use crate::sockets::Sockets;
 use crate::state::clients::{ClientInfo, Clients};
@@ -247,7 +247,7 @@ impl Server {
 
     /// Ends the server as `SHUTDOWN` or a signal asks: commands wait from now on, so that none is answered whose
     /// effect the last save does not hold.
-    pub fn shut_down(&self, how: OnSignal, even_if_failed: bool, waiter: Option<Waiter>) {
+    pub fn shut_down(&self, how: OnSignal, even_if_failed: bool, waiter: Option<SaveWaiter>) {
         let config = self.config();
         let settings = &config.settings;
         self.set_stopping(true);
@@ -292,10 +292,10 @@ impl Server {
     }
 
     /// Lets keys go if memory is over its bound, and says whether there is room then. For the time between two commands.
-    pub fn make_room(&self, worker: &mut Worker, settings: &Settings) -> Room {
+    pub fn make_room(&self, worker: &mut Worker, settings: &Settings) -> MemoryRoom {
         // The data stays as it is.
         if self.loading.is_on() || self.pause.kind(worker.now()) != PauseKind::None {
-            return Room::Enough;
+            return MemoryRoom::Enough;
         }
         let (room, time) = self.eviction.make_room(worker, settings);
         if let Some(time) = time {
@@ -333,7 +333,7 @@ impl Host for Server {
         Server::change_count(self)
     }
 
-    fn answer(&self, waiter: &Waiter, reply: Vec<u8>) {
+    fn answer(&self, waiter: &SaveWaiter, reply: Vec<u8>) {
         self.send(&waiter.client, |token| Message::Reply(token, waiter.reply, reply.into()));
     }
 

@@ -4,7 +4,7 @@ use stillframe_store::ScoreRule;
 
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
-use crate::geo::{distance_m, place_of, score_of, text_of, Place};
+use crate::geo::{distance_m, place_of, score_of, text_of, GeoPoint};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::protocol::reply::Reply;
@@ -37,10 +37,10 @@ pub(super) fn unit_m(text: &[u8]) -> Result<f64, CmdError> {
 }
 
 /// The place whose longitude and latitude are at an argument and the next.
-pub(super) fn place(args: &Args<'_>, index: usize) -> Result<Place, CmdError> {
+pub(super) fn place(args: &Args<'_>, index: usize) -> Result<GeoPoint, CmdError> {
     let degrees = |index: usize| double::parse(args.at(index)).ok_or(NOT_A_FLOAT);
     let (longitude, latitude) = (degrees(index)?, degrees(index + 1)?);
-    let place = Place::on_map(longitude, latitude);
+    let place = GeoPoint::on_map(longitude, latitude);
     place.ok_or_else(|| format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}").into())
 }
 
@@ -49,7 +49,7 @@ pub(super) fn reply_distance(reply: &mut Reply<'_>, distance: f64) {
     reply.bulk(format!("{distance:.4}").as_bytes());
 }
 
-pub(super) fn reply_place(reply: &mut Reply<'_>, place: Place) {
+pub(super) fn reply_place(reply: &mut Reply<'_>, place: GeoPoint) {
     reply.array(2);
     for degrees in [place.longitude, place.latitude] {
         let text = format!("{degrees:.17}");

@@ -9,7 +9,7 @@ use super::sorted_set_range::store_members;
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
-use crate::geo::{place_of, sort_first, Place, Search, Shape};
+use crate::geo::{place_of, sort_first, GeoPoint, Search, Shape};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::text::double;
@@ -94,13 +94,13 @@ enum Order {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Center {
-    Given(Place),
+    Given(GeoPoint),
     /// That of a member; `None`: there is no sorted set that it could be in.
-    OfMember(Option<Place>),
+    OfMember(Option<GeoPoint>),
 }
 
 impl Center {
-    fn place(self) -> Option<Place> {
+    fn place(self) -> Option<GeoPoint> {
         match self {
             Center::Given(place) => Some(place),
             Center::OfMember(place) => place,
@@ -115,7 +115,7 @@ struct Size {
 }
 
 /// Looks up the place of the member at an argument; `None`: there is no sorted set.
-type LookUp<'l> = dyn FnMut(usize) -> Result<Option<Place>, CmdError> + 'l;
+type LookUp<'l> = dyn FnMut(usize) -> Result<Option<GeoPoint>, CmdError> + 'l;
 
 /// What a search asks for.
 #[derive(Default)]
@@ -286,7 +286,7 @@ impl Options {
 struct Found {
     member: Vec<u8>,
     score: f64,
-    place: Place,
+    place: GeoPoint,
     distance_m: f64,
 }
 

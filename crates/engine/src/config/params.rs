@@ -47,7 +47,7 @@ pub enum Kind {
 
 /// What setting a parameter does.
 #[derive(Clone, Copy, Debug)]
-pub enum Effect {
+pub enum SettingEffect {
     /// Takes effect at once, also by `CONFIG SET`.
     Live,
     /// Taken from the file and the command line only.
@@ -70,7 +70,7 @@ pub struct Param {
     pub alias: Option<&'static str>,
     pub kind: Kind,
     pub default: &'static str,
-    pub effect: Effect,
+    pub effect: SettingEffect,
     /// Puts a value, which its kind has accepted, into the settings.
     pub set: Setter,
     /// `CONFIG GET` shows it under its whole name only, as Redis does what its tests alone need.
@@ -79,7 +79,7 @@ pub struct Param {
     pub meaning: Option<&'static str>,
 }
 
-const fn p(name: &'static str, kind: Kind, default: &'static str, effect: Effect) -> Param {
+const fn p(name: &'static str, kind: Kind, default: &'static str, effect: SettingEffect) -> Param {
     Param { name, alias: None, kind, default, effect, set: |_, _| (), is_hidden: false, meaning: None }
 }
 
@@ -88,16 +88,16 @@ const fn a(
     alias: &'static str,
     kind: Kind,
     default: &'static str,
-    effect: Effect,
+    effect: SettingEffect,
 ) -> Param {
     Param { alias: Some(alias), ..p(name, kind, default, effect) }
 }
 
-use Effect::{AtStart, Ignored, IgnoredAtStart, Live, Only, OnlyAtStart, Protected};
 use Kind::{
     Bool, Choice, Dir, Events, FileName, Flags, Hertz, Int, Memory, MemoryOrPercent, Octal, OutputLimits,
     Percentiles, SavePoints, Text, Title, Words,
 };
+use SettingEffect::{AtStart, Ignored, IgnoredAtStart, Live, Only, OnlyAtStart, Protected};
 
 impl Param {
     const fn to(mut self, set: Setter) -> Param {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::params::{Effect, Kind, ParamId, PARAMS};
+use crate::config::params::{Kind, ParamId, SettingEffect, PARAMS};
 use crate::config::settings::{Settings, Text};
 use crate::config::value;
 
@@ -97,10 +97,10 @@ impl Config {
     pub fn set_live(&mut self, id: ParamId, value: &[u8], is_local: bool) -> Result<(), String> {
         let param = id.param();
         match param.effect {
-            Effect::AtStart | Effect::IgnoredAtStart | Effect::OnlyAtStart(_) => {
+            SettingEffect::AtStart | SettingEffect::IgnoredAtStart | SettingEffect::OnlyAtStart(_) => {
                 return Err("can't set immutable config".into())
             }
-            Effect::Protected if !self.settings.protected_configs.allows(is_local) => {
+            SettingEffect::Protected if !self.settings.protected_configs.allows(is_local) => {
                 return Err("can't set protected config".into())
             }
             _ if matches!(param.kind, Kind::Dir) && !is_same_dir(value, self.value(id)) => {
@@ -151,7 +151,7 @@ impl Config {
             _ => value::read(param, words)?,
         };
         match param.effect {
-            Effect::Only(reason) | Effect::OnlyAtStart(reason) if !param.is_default(&value) => {
+            SettingEffect::Only(reason) | SettingEffect::OnlyAtStart(reason) if !param.is_default(&value) => {
                 Err(reason.into())
             }
             _ => Ok(value),
@@ -166,7 +166,7 @@ impl Config {
     /// What is to be said of a directive if it has a value other than the default and no effect.
     pub fn ignored_note(&self, id: ParamId) -> Option<String> {
         let param = id.param();
-        let is_ignored = matches!(param.effect, Effect::Ignored | Effect::IgnoredAtStart)
+        let is_ignored = matches!(param.effect, SettingEffect::Ignored | SettingEffect::IgnoredAtStart)
             && !param.is_default(self.value(id));
         is_ignored.then(|| format!("The directive '{}' has no effect in this server.", param.name))
     }

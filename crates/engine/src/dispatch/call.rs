@@ -8,7 +8,7 @@ use crate::command::{flag, CmdError, CmdResult, Touch};
 use crate::dispatch::checked;
 use crate::dispatch::ctx::{Command, Ctx, Found};
 use crate::dispatch::monitor;
-use crate::dispatch::prepare::{prepare, Held, Needs, TOO_LATE};
+use crate::dispatch::prepare::{prepare, KeptAway, Needs, TOO_LATE};
 use crate::dispatch::slow;
 use crate::dispatch::subscribed;
 use crate::dispatch::waiting::serve_ready;
@@ -151,7 +151,7 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>, 
     let touch = command.touch_of(args);
     let needs_nothing = || ctx.server.worker_count == 1 && !matter.has(Matter::MISSING_PAGES);
     if (touch.is_of_keys() && needs_nothing()) || matches!(touch, Touch::Nothing | Touch::Queued) {
-        return run_as_step(ctx, command, args, &Held::Nothing);
+        return run_as_step(ctx, command, args, &KeptAway::Nothing);
     }
     let may_miss_pages =
         || matter.has(Matter::MISSING_PAGES) || ctx.server.store.memory_page_count().is_some();
@@ -177,7 +177,7 @@ fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>, 
 
 /// Calls the command function and serves those who wait for what it has made ready: together one step, told to its end before the
 /// locks go.
-fn run_as_step(ctx: &mut Ctx<'_>, command: &Command, args: &Args<'_>, held: &Held) -> CmdResult {
+fn run_as_step(ctx: &mut Ctx<'_>, command: &Command, args: &Args<'_>, held: &KeptAway) -> CmdResult {
     // What expires where a command only looks is locked, and a step, by itself.
     let is_step = command.is(flag::CHANGES);
     if is_step {

@@ -6,7 +6,7 @@ use stillframe_store::{DbId, Key, Worker};
 
 use crate::command::{self, CmdResult, Row, Touch};
 use crate::config::Config;
-use crate::persistence::{Waiter, When};
+use crate::persistence::{SaveWaiter, When};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::protocol::reply::{Mark, Reply, ReplyBuf};
@@ -97,8 +97,8 @@ impl Ctx<'_> {
     }
 
     /// The same for a reply that the saver gives.
-    pub fn wait_for_save(&mut self, when: When) -> Waiter {
-        Waiter { client: self.peer.clone(), reply: self.reply_later(), when }
+    pub fn wait_for_save(&mut self, when: When) -> SaveWaiter {
+        SaveWaiter { client: self.peer.clone(), reply: self.reply_later(), when }
     }
 
     /// Takes back what has been written since `mark` if the client is not to be answered. What is pushed is no reply.

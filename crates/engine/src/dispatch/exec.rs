@@ -7,7 +7,7 @@ use stillframe_store::{DbId, OpError, Reach};
 use crate::command::{flag, key_flag, CmdError, CmdResult};
 use crate::dispatch::carry::carry_out;
 use crate::dispatch::ctx::{Command, Ctx, Found};
-use crate::dispatch::prepare::{prepare_step, Held, Needs};
+use crate::dispatch::prepare::{prepare_step, KeptAway, Needs};
 use crate::dispatch::step::{Part, Step};
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::{ArgRange, Args};
@@ -109,7 +109,7 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     ctx.worker.steps().begin();
     for (index, made) in made.into_iter().enumerate() {
         let mark = ctx.reply.out.mark();
-        carry_out(ctx, &step, index, made, matches!(held, Held::Alone { .. }));
+        carry_out(ctx, &step, index, made, matches!(held, KeptAway::Alone { .. }));
         // `CLIENT REPLY` holds from its place on.
         ctx.hold_back(mark);
     }

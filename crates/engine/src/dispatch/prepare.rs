@@ -60,7 +60,7 @@ pub struct Needs<'k> {
 pub const TOO_LATE: &[u8] = b"ERR a page could not be read, and is to be tried again; send the command again";
 
 /// What keeps the others away while a command is applied; let go of when dropped.
-pub enum Held {
+pub enum KeptAway {
     Nothing,
     /// `reach`: all keys that are locked, where somebody who waits changes further keys when served; else empty.
     Locks {
@@ -72,12 +72,12 @@ pub enum Held {
     },
 }
 
-impl Held {
+impl KeptAway {
     /// Whether a client that waits may be served now: the further keys that its command changes are locked.
     pub fn covers(&self, waiter: &Waiter) -> bool {
         match self {
-            Held::Locks { reach, .. } => waiter.targets().all(|target| reach.contains(&target)),
-            Held::Nothing | Held::Alone { .. } => true,
+            KeptAway::Locks { reach, .. } => waiter.targets().all(|target| reach.contains(&target)),
+            KeptAway::Nothing | KeptAway::Alone { .. } => true,
         }
     }
 }
@@ -267,7 +267,7 @@ impl<'k> Needs<'k> {
 ///
 /// # Errors
 /// Pages that are missing, or they are too many: nothing has been done.
-pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, OpError> {
+pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<KeptAway, OpError> {
     prepare_step(ctx, needs, None)
 }
 
@@ -275,7 +275,11 @@ pub fn prepare(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Result<Held, OpError> {
 ///
 /// # Errors
 /// As of [`prepare`].
-pub fn prepare_step(ctx: &mut Ctx<'_>, needs: &Needs<'_>, step: Option<&Step<'_>>) -> Result<Held, OpError> {
+pub fn prepare_step(
+    ctx: &mut Ctx<'_>,
+    needs: &Needs<'_>,
+    step: Option<&Step<'_>>,
+) -> Result<KeptAway, OpError> {
     if needs.needs_all_data && ctx.server.store.is_warming_up() {
         return Err(Fault::all().into());
     }
@@ -289,14 +293,14 @@ pub fn prepare_step(ctx: &mut Ctx<'_>, needs: &Needs<'_>, step: Option<&Step<'_>
     if needs.stops_others || (may_miss_pages && needs.changes_in_steps) {
         let alone = ctx.worker.stop_others()?;
         look_again(ctx, needs, step, stamp)?;
-        return Ok(Held::Alone { _alone: alone });
+        return Ok(KeptAway::Alone { _alone: alone });
     }
     if ctx.server.worker_count > 1 && needs.locks {
         let held = lock(ctx, needs);
         look_again(ctx, needs, step, stamp)?;
         return Ok(held);
     }
-    Ok(Held::Nothing)
+    Ok(KeptAway::Nothing)
 }
 
 /// # Errors
@@ -330,13 +334,13 @@ fn look_again(
 
 /// Locks the keys, and those that change when the first clients are served that wait for these: they are served under the
 /// same locks.
-fn lock(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> Held {
+fn lock(ctx: &mut Ctx<'_>, needs: &Needs<'_>) -> KeptAway {
     let waiters = &ctx.server.waiters;
     if !needs.writes || !waiters.have_targets() {
-        return Held::Locks { _locks: ctx.worker.lock(&needs.keys, needs.writes), reach: Vec::new() };
+        return KeptAway::Locks { _locks: ctx.worker.lock(&needs.keys, needs.writes), reach: Vec::new() };
     }
     let reach = waiters.reach_of(needs.keys.iter().map(|(db, key)| (*db, key.hash, key.bytes)));
     let keys: Vec<_> = reach.iter().map(|place| (place.db, ctx.worker.key(&place.key))).collect();
     let locks = ctx.worker.lock(&keys, true);
-    Held::Locks { _locks: locks, reach }
+    KeptAway::Locks { _locks: locks, reach }
 }

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::dispatch::broken;
 use crate::dispatch::checked;
 use crate::dispatch::ctx::{Ctx, Registry};
-use crate::dispatch::prepare::{prepare, Held, Needs};
+use crate::dispatch::prepare::{prepare, KeptAway, Needs};
 use crate::dispatch::slow;
 use crate::protocol::args::Args;
 use crate::protocol::reply::{Replies, Reply, ReplyBuf};
@@ -120,14 +120,14 @@ pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, is_error: bool) {
 /// Serves those who wait for the keys that the running command has made ready, as a part of it: the locks that it holds are for
 /// this, too (invariants W1 and W3).
 #[inline]
-pub fn serve_ready(ctx: &mut Ctx<'_>, held: &Held) {
+pub fn serve_ready(ctx: &mut Ctx<'_>, held: &KeptAway) {
     if ctx.server.exceptions.now().has(Matter::READY) {
         serve_all_ready(ctx, held);
     }
 }
 
 #[cold]
-fn serve_all_ready(ctx: &mut Ctx<'_>, held: &Held) {
+fn serve_all_ready(ctx: &mut Ctx<'_>, held: &KeptAway) {
     while let Some(key) = ctx.server.waiters.take_ready(ctx.worker.steps().worker()) {
         serve_key(ctx, held, &key);
     }
@@ -155,7 +155,7 @@ enum Served {
 }
 
 /// Serves those who wait for a key, in the order in which they came, as long as it has something for them.
-fn serve_key(ctx: &mut Ctx<'_>, held: &Held, ready: &ReadyKey) {
+fn serve_key(ctx: &mut Ctx<'_>, held: &KeptAway, ready: &ReadyKey) {
     let mut last = 0;
     loop {
         let key = ctx.worker.key(&ready.key);

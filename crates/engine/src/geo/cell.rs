@@ -4,7 +4,7 @@
 //!   number of a cell of 3 steps    x2 y2 x1 y1 x0 y0      x: from the west, y: from the south
 //! ```
 
-use super::place::{Place, LATITUDE_MAX, LONGITUDE_MAX};
+use super::place::{GeoPoint, LATITUDE_MAX, LONGITUDE_MAX};
 
 /// A range of degrees.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -61,7 +61,7 @@ fn gather(bits: u64) -> u32 {
 
 impl Cell {
     /// The cell of a place in an area that is halved so many times.
-    pub fn of(place: Place, area: &Area, steps: u32) -> Cell {
+    pub fn of(place: GeoPoint, area: &Area, steps: u32) -> Cell {
         let offset = |degrees: f64, span: Span| {
             ((degrees - span.min) / (span.max - span.min) * (1u64 << steps) as f64) as u32
         };
@@ -121,7 +121,7 @@ mod tests {
     fn places_are_in_their_cells() {
         let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
         for _ in 0..10_000 {
-            let place = Place {
+            let place = GeoPoint {
                 longitude: (random.f64() * 2.0 - 1.0) * LONGITUDE_MAX,
                 latitude: (random.f64() * 2.0 - 1.0) * LATITUDE_MAX,
             };
@@ -144,7 +144,7 @@ mod tests {
         let (west, east) = (cell.area(), cell.moved(1, 0).area());
         assert_eq!((west.longitude.max, east.longitude.min), (LONGITUDE_MAX, -LONGITUDE_MAX));
         // On the edge of the map.
-        let corner = Place { longitude: LONGITUDE_MAX, latitude: LATITUDE_MAX };
+        let corner = GeoPoint { longitude: LONGITUDE_MAX, latitude: LATITUDE_MAX };
         assert_eq!(Cell::of(corner, &Area::MAP, 3), Cell::at(8, 8, 3));
         assert_eq!(Cell::at(8, 8, 3).moved(1, 0), Cell::at(1, 8, 3));
     }

@@ -9,16 +9,16 @@ const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 
 /// Longitude and latitude, in degrees.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Place {
+pub struct GeoPoint {
     pub longitude: f64,
     pub latitude: f64,
 }
 
-impl Place {
+impl GeoPoint {
     /// A place, if it is on the map.
-    pub fn on_map(longitude: f64, latitude: f64) -> Option<Place> {
+    pub fn on_map(longitude: f64, latitude: f64) -> Option<GeoPoint> {
         let is_on_map = longitude.abs() <= LONGITUDE_MAX && latitude.abs() <= LATITUDE_MAX;
-        is_on_map.then_some(Place { longitude, latitude })
+        is_on_map.then_some(GeoPoint { longitude, latitude })
     }
 }
 
@@ -32,7 +32,7 @@ pub(super) fn degrees(radians: f64) -> f64 {
 }
 
 /// Metres between two places along the earth, which is taken for a sphere (haversine formula).
-pub fn distance_m(a: Place, b: Place) -> f64 {
+pub fn distance_m(a: GeoPoint, b: GeoPoint) -> f64 {
     let (a_latitude, b_latitude) = (radians(a.latitude), radians(b.latitude));
     let v = ((radians(b.longitude) - radians(a.longitude)) / 2.0).sin();
     if v == 0.0 {
@@ -48,8 +48,8 @@ pub fn distance_m(a: Place, b: Place) -> f64 {
 mod tests {
     use super::*;
 
-    fn place(longitude: f64, latitude: f64) -> Place {
-        Place { longitude, latitude }
+    fn place(longitude: f64, latitude: f64) -> GeoPoint {
+        GeoPoint { longitude, latitude }
     }
 
     #[test]
@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn only_places_on_the_map_are_some() {
         assert!(
-            Place::on_map(-180.0, LATITUDE_MAX).is_some() && Place::on_map(180.0, -LATITUDE_MAX).is_some()
+            GeoPoint::on_map(-180.0, LATITUDE_MAX).is_some()
+                && GeoPoint::on_map(180.0, -LATITUDE_MAX).is_some()
         );
         for (longitude, latitude) in [
             (180.000_01, 0.0),
@@ -97,7 +98,7 @@ mod tests {
             (0.0, f64::NAN),
             (f64::NEG_INFINITY, 0.0),
         ] {
-            assert_eq!(Place::on_map(longitude, latitude), None);
+            assert_eq!(GeoPoint::on_map(longitude, latitude), None);
         }
     }
 }

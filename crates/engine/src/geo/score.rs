@@ -1,7 +1,7 @@
 //! Places as scores of sorted sets.
 
 use super::cell::{Area, Cell, Span};
-use super::place::{Place, LATITUDE_MAX, LONGITUDE_MAX};
+use super::place::{GeoPoint, LATITUDE_MAX, LONGITUDE_MAX};
 
 /// Steps of the finest grid: the number of a cell is a whole number that a score holds.
 pub(super) const STEPS: u32 = 26;
@@ -11,15 +11,18 @@ const LETTER_BITS: u32 = 5;
 /// Letters of a geohash.
 const TEXT_LEN: usize = 11;
 
-pub fn score_of(place: Place) -> f64 {
+pub fn score_of(place: GeoPoint) -> f64 {
     Cell::of(place, &Area::MAP, STEPS).number as f64
 }
 
 /// The place that a score stands for, whatever it is: the middle of its cell.
-pub fn place_of(score: f64) -> Place {
+pub fn place_of(score: f64) -> GeoPoint {
     let area = Cell { number: number_of(score), steps: STEPS }.area();
     let middle = |span: Span, most: f64| ((span.min + span.max) / 2.0).clamp(-most, most);
-    Place { longitude: middle(area.longitude, LONGITUDE_MAX), latitude: middle(area.latitude, LATITUDE_MAX) }
+    GeoPoint {
+        longitude: middle(area.longitude, LONGITUDE_MAX),
+        latitude: middle(area.latitude, LATITUDE_MAX),
+    }
 }
 
 /// A score without its fraction. What is not a number of 64 bits becomes what C makes of it on x86-64.
@@ -55,8 +58,8 @@ mod tests {
         String::from_utf8(text_of(score).to_vec()).unwrap()
     }
 
-    fn place(longitude: f64, latitude: f64) -> Place {
-        Place { longitude, latitude }
+    fn place(longitude: f64, latitude: f64) -> GeoPoint {
+        GeoPoint { longitude, latitude }
     }
 
     /// What redis-server 7.0.15 gives.

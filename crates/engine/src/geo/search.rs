@@ -1,7 +1,7 @@
 //! What a search is for, and which scores it has to look at.
 
 use super::cell::{Area, Cell, Span};
-use super::place::{degrees, distance_m, radians, Place, EARTH_RADIUS_M};
+use super::place::{degrees, distance_m, radians, GeoPoint, EARTH_RADIUS_M};
 use super::score::STEPS;
 
 /// Half the circumference of the earth, and a little more.
@@ -23,20 +23,20 @@ pub enum Shape {
 /// Where is searched. Infinite sizes are fine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Search {
-    pub center: Place,
+    pub center: GeoPoint,
     pub shape: Shape,
     pub unit_m: f64,
 }
 
 impl Search {
     /// Metres from the centre to a place, if the search is for it.
-    pub fn distance_to(&self, place: Place) -> Option<f64> {
+    pub fn distance_to(&self, place: GeoPoint) -> Option<f64> {
         match self.shape {
             Shape::Circle { radius } => {
                 Some(distance_m(self.center, place)).filter(|distance_m| *distance_m <= radius * self.unit_m)
             }
             Shape::Box { width, height } => {
-                let beside = Place { longitude: self.center.longitude, ..place };
+                let beside = GeoPoint { longitude: self.center.longitude, ..place };
                 let is_inside = distance_m(beside, place) <= width * self.unit_m / 2.0
                     && distance_m(beside, self.center) <= height * self.unit_m / 2.0;
                 is_inside.then(|| distance_m(self.center, place))
@@ -61,7 +61,7 @@ impl Search {
             Shape::Circle { radius } => (radius, radius),
             Shape::Box { width, height } => (width / 2.0, height / 2.0),
         };
-        let Place { longitude, latitude } = self.center;
+        let GeoPoint { longitude, latitude } = self.center;
         let latitude_delta = degrees(self.unit_m * height / EARTH_RADIUS_M);
         // Circles of latitude are shorter farther from the equator.
         let farthest = if latitude < 0.0 { latitude - latitude_delta } else { latitude + latitude_delta };
@@ -140,14 +140,14 @@ mod tests {
     use super::*;
 
     fn circle(longitude: f64, latitude: f64, radius: f64) -> Search {
-        Search { center: Place { longitude, latitude }, shape: Shape::Circle { radius }, unit_m: 1.0 }
+        Search { center: GeoPoint { longitude, latitude }, shape: Shape::Circle { radius }, unit_m: 1.0 }
     }
 
     fn bounding(search: Search, width: f64, height: f64) -> Search {
         Search { shape: Shape::Box { width, height }, ..search }
     }
 
-    fn looks_at(search: &Search, place: Place) -> bool {
+    fn looks_at(search: &Search, place: GeoPoint) -> bool {
         let score = score_of(place);
         search.ranges().iter().any(|(min, max)| (*min..*max).contains(&score))
     }
@@ -165,7 +165,7 @@ mod tests {
                 search = bounding(search, radius * random.f64(), radius * random.f64());
             }
             let reach = degrees(radius / EARTH_RADIUS_M) * 1.2;
-            let place = Place::on_map(
+            let place = GeoPoint::on_map(
                 longitude + (random.f64() * 2.0 - 1.0) * reach,
                 latitude + (random.f64() * 2.0 - 1.0) * reach,
             );
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_date_line_is_no_end() {
         let search = circle(179.9, 10.0, 50_000.0);
-        let place = Place { longitude: -179.9, latitude: 10.0 };
+        let place = GeoPoint { longitude: -179.9, latitude: 10.0 };
         assert!(search.distance_to(place).is_some_and(|distance_m| (distance_m - 21_908.0).abs() < 10.0));
         assert!(looks_at(&search, place));
         assert!(bounding(search, 50_000.0, 10.0).distance_to(place).is_some());
@@ -196,7 +196,7 @@ mod tests {
         for latitude in [85.0, LATITUDE_MAX, -LATITUDE_MAX] {
             let search = circle(0.0, latitude, 1_000.0);
             assert!(looks_at(&search, search.center), "{latitude}");
-            assert!(looks_at(&search, Place { longitude: 0.1, ..search.center }), "{latitude}");
+            assert!(looks_at(&search, GeoPoint { longitude: 0.1, ..search.center }), "{latitude}");
         }
     }
 

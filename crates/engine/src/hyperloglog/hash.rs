@@ -11,17 +11,17 @@ const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
 const SHIFT: u32 = 47;
 
 /// The register of an element, and what it raises it to.
-pub struct Place {
+pub struct Register {
     pub index: usize,
     pub value: u8,
 }
 
-impl Place {
-    pub fn of(element: &[u8]) -> Place {
+impl Register {
+    pub fn of(element: &[u8]) -> Register {
         let hash = murmur64a(element, SEED);
         let run = hash >> INDEX_BITS | 1 << RUN_BITS;
         let index = (hash & ((1 << INDEX_BITS) - 1)) as usize;
-        Place { index, value: run.trailing_zeros() as u8 + 1 }
+        Register { index, value: run.trailing_zeros() as u8 + 1 }
     }
 }
 

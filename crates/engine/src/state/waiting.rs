@@ -38,7 +38,7 @@ const FIRST_SERVED: usize = 16;
 const FURTHER_KEYS_MAX: usize = 64;
 
 /// A database and the hash of a key in it.
-type Place = (DbId, u64);
+type KeyPlace = (DbId, u64);
 
 /// A key that has come to hold something, while somebody waits for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,7 +148,7 @@ impl Waiter {
         })
     }
 
-    fn places(&self) -> impl Iterator<Item = Place> + '_ {
+    fn places(&self) -> impl Iterator<Item = KeyPlace> + '_ {
         self.hashes.iter().map(|hash| (self.db, *hash))
     }
 }
@@ -156,7 +156,7 @@ impl Waiter {
 /// All clients that wait.
 #[derive(Default)]
 pub struct Waiters {
-    queues: Queues<Place, Waiter>,
+    queues: Queues<KeyPlace, Waiter>,
     /// Until their workers have told them how the wait has ended.
     by_client: Mutex<HashMap<u64, Arc<Waiter>>>,
     /// Those who have not been answered.
@@ -218,7 +218,7 @@ impl Waiters {
     /// Lets a client wait. The caller holds the locks of the keys.
     pub fn add(&self, client: Arc<ClientInfo>, wait: Wait<'_>) -> Arc<Waiter> {
         let id = client.id;
-        let places: Vec<Place> = wait.hashes.iter().map(|hash| (wait.db, *hash)).collect();
+        let places: Vec<KeyPlace> = wait.hashes.iter().map(|hash| (wait.db, *hash)).collect();
         self.count(|count| count.fetch_add(1, Ordering::AcqRel));
         self.targeting_count.fetch_add(usize::from(!wait.targets.is_empty()), Ordering::AcqRel);
         let waiter = self.queues.add(places.into_iter(), |arrival| Waiter::new(client, arrival, wait));
