@@ -126,6 +126,7 @@ impl<'p> OptimisticGuard<'p> {
         page: PageId,
         otherwise: fn(&'p Pool, PageId) -> Result<Found<'p>, Restart>,
     ) -> Result<OptimisticGuard<'p>, Restart> {
+        pool.residency().ask_for(page)?;
         let pages = pool.pages();
         let glance = pages.find(page).and_then(|descriptor| Some((descriptor, descriptor.state.glance()?)));
         let (descriptor, seen) = match glance {
@@ -244,6 +245,7 @@ pub struct SharedGuard<'p> {
 impl<'p> SharedGuard<'p> {
     #[inline(always)]
     pub(crate) fn new(pool: &'p Pool, page: PageId) -> Result<SharedGuard<'p>, Restart> {
+        pool.residency().ask_for(page)?;
         let descriptor = match latched(pool, page, StateWord::try_share) {
             Ok(descriptor) => descriptor,
             Err(_) => wait_for_latch(pool, page, Wanted::Shared)?,
@@ -310,6 +312,7 @@ impl<'p> ExclusiveGuard<'p> {
         if is_looking() {
             return Err(only_looks(pool, page));
         }
+        pool.residency().ask_for(page)?;
         let descriptor = match latched(pool, page, StateWord::try_lock) {
             Ok(descriptor) => descriptor,
             Err(_) => wait_for_latch(pool, page, Wanted::Exclusive)?,
@@ -322,6 +325,7 @@ impl<'p> ExclusiveGuard<'p> {
         if is_looking() {
             return Err(only_looks(pool, page));
         }
+        pool.residency().ask_for(page)?;
         match latched(pool, page, StateWord::try_lock) {
             Ok(descriptor) => Ok(ExclusiveGuard { pool, page, descriptor, _held: Held::new() }),
             Err(refused) => Err(restart(pool, page, refused)),
@@ -572,6 +576,7 @@ impl Hints<'_> {
 #[inline(always)]
 fn object_page(pool: &Pool, head: PageId, index: u32) -> Result<PageId, Restart> {
     let page = PageId(head.0.saturating_add(index));
+    pool.residency().ask_for(page)?;
     if index == 0 || pool.pages().try_descriptor(page).is_some_and(|d| touch_covered(&d.state)) {
         Ok(page)
     } else {

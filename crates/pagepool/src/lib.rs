@@ -15,6 +15,7 @@ mod conditions;
 pub mod device;
 mod error;
 pub mod exmap;
+pub mod failing;
 mod fence;
 mod guard;
 pub mod heap;

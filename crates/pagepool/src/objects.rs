@@ -1,5 +1,6 @@
 //! Objects: allocating, growing and freeing runs of pages.
 
+use crate::failing::{self, Failure};
 use crate::guard::ExclusiveGuard;
 use crate::phase::is_looking;
 use crate::pool::Pool;
@@ -38,7 +39,11 @@ impl Pool {
         if is_looking() {
             return Err(PoolError::Looking);
         }
+        if failing::is_refused(Failure::NoPages) {
+            return Err(PoolError::Exhausted { page_count });
+        }
         let start = self.supply().take(page_count, reserve_count)?;
+        failing::note_allocated(self.residency().met(), start, page_count);
         let mut object = ExclusiveGuard::allocated(self, start);
         // Large objects may begin in memory that reads as zero, but for those that found no place of their own.
         if (page_count > SMALL_PAGES_MAX || reserve_count > page_count) && !self.pages().begins_as_zero(start)
@@ -56,6 +61,9 @@ impl Pool {
     /// Grows an object in place, by pages of zeros. False if its block is too small: the caller moves it.
     pub fn extend(&self, object: &mut ExclusiveGuard<'_>, old_count: u32, new_count: u32) -> bool {
         let is_extended = self.supply().extend(object.id(), old_count, new_count);
+        if is_extended {
+            failing::note_allocated(self.residency().met(), PageId(object.id().0 + old_count), new_count - old_count);
+        }
         if is_extended && !self.pages().begins_as_zero(object.id()) {
             object.zero(old_count..new_count);
         }

@@ -251,7 +251,7 @@ impl Pool {
     /// Whether the page is in memory; one that is still being read is not, one that is latched is. This is an access: if it
     /// is, it stays there until this thread, a member of the barrier, has been between two commands (R3).
     pub fn is_resident(&self, page: PageId) -> bool {
-        self.core.pages.touch(page)
+        self.residency.ask_for(page).is_ok() && self.core.pages.touch(page)
     }
 
     /// How a page's number leads to its bytes.

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use stillframe_pagepool::failing::{self, Failure};
 use stillframe_pagepool::{is_carrying, Conditions, Pool, PAGE_SIZE};
 
 use crate::leaks::Leaks;
@@ -129,6 +130,9 @@ impl Pages {
     pub fn admit(&self, page_count: u32) -> Result<(), Stop> {
         let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
         let more = u64::from(page_count) * PAGE_SIZE as u64;
+        if ADMITTED.get() == 0 && failing::is_refused(Failure::NoMemory) {
+            return Err(Stop::OutOfMemory { limit_bytes });
+        }
         if limit_bytes != 0 && self.used_bytes() + more > limit_bytes && ADMITTED.get() == 0 {
             return Err(Stop::OutOfMemory { limit_bytes });
         }

@@ -14,6 +14,7 @@ use super::desk::{Desk, Request};
 use super::room::Room;
 use super::supply::Supply;
 use crate::device::PageBuf;
+use crate::failing::{self, Met};
 use crate::page::{end_load_and_wake, wait_for_move, Descriptor, Epoch, Loaded};
 use crate::pagefile::{PageError, PageFile};
 use crate::phase::is_carrying;
@@ -39,6 +40,8 @@ pub struct Residency {
     total_pages: AtomicU64,
     /// Pages that could not be read.
     damage: DamageLog,
+    /// What a test has met whose operations fail.
+    met: Met,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// To be told of the end of the warm-up.
     awaiting_warmth: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
@@ -63,6 +66,7 @@ impl Residency {
             warm_pages: AtomicU64::new(0),
             total_pages: AtomicU64::new(0),
             damage: DamageLog::default(),
+            met: Met::default(),
             threads: Mutex::default(),
             awaiting_warmth: Mutex::default(),
         }
@@ -75,6 +79,22 @@ impl Residency {
 
     pub(crate) fn core(&self) -> &Core {
         &self.core
+    }
+
+    #[inline(always)]
+    pub(crate) fn met(&self) -> &Met {
+        &self.met
+    }
+
+    /// What a test lets fail of the accesses to a page.
+    ///
+    /// # Errors
+    /// [`Restart::Fault`], [`Restart::Damaged`]: it fails here.
+    #[inline(always)]
+    pub(crate) fn ask_for(&self, page: PageId) -> Result<(), Restart> {
+        // In memory, and need not be.
+        let may_fail = || self.core.pages.is_resident(page) && !self.room.is_kept(page);
+        failing::ask_for(&self.met, page, may_fail)
     }
 
     fn is_warmth_awaited(&self) -> bool {
@@ -223,6 +243,7 @@ impl Residency {
     /// held, nor by a running member of the barrier if pages are evicted: the evictor may be waiting for it.
     pub fn load(&self, pages: &[PageId]) {
         self.load_as(pages, Loaded::Wanted);
+        failing::note_loaded(&self.met, pages);
     }
 
     /// The same for a running member that must not wait for room in the middle of a step (R4). So memory is exceeded by as
@@ -232,6 +253,7 @@ impl Residency {
         self.load_batch(file, pages, Loaded::Wanted);
         let states = pages.iter().filter_map(|&page| self.core.pages.try_descriptor(page));
         states.for_each(|descriptor| wait_for_move(&descriptor.state));
+        failing::note_loaded(&self.met, pages);
     }
 
     /// Copies pages that nobody changes meanwhile, in memory or not, for a running member that must go over more of them than
@@ -347,12 +369,15 @@ impl Residency {
 
     /// Whether a page in use is not in memory and is worth loading: it is not known to be damaged, or is to be tried again.
     pub fn is_missing(&self, page: PageId) -> bool {
-        !self.core.pages.touch(page) && matches!(self.absent_part(page), Restart::Fault(_))
+        match self.ask_for(page) {
+            Ok(()) => !self.core.pages.touch(page) && matches!(self.absent_part(page), Restart::Fault(_)),
+            Err(restart) => matches!(restart, Restart::Fault(_)),
+        }
     }
 
     /// Whether a page could not be read, and the device has failed only lately: it may be there after a start, or before.
     pub fn may_yet_be_had(&self, page: PageId) -> bool {
-        self.damage.may_yet_be_had(page)
+        failing::is_damaged(page) || self.damage.may_yet_be_had(page)
     }
 
     /// From now on a page that could not be read stays absent until it is freed, so that what referred to it, or was
