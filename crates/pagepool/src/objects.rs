@@ -62,7 +62,11 @@ impl Pool {
     pub fn extend(&self, object: &mut ExclusiveGuard<'_>, old_count: u32, new_count: u32) -> bool {
         let is_extended = self.supply().extend(object.id(), old_count, new_count);
         if is_extended {
-            failing::note_allocated(self.residency().met(), PageId(object.id().0 + old_count), new_count - old_count);
+            failing::note_allocated(
+                self.residency().met(),
+                PageId(object.id().0 + old_count),
+                new_count - old_count,
+            );
         }
         if is_extended && !self.pages().begins_as_zero(object.id()) {
             object.zero(old_count..new_count);

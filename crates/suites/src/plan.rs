@@ -134,6 +134,7 @@ fn more_seeds(suites: &[Suite]) -> Vec<Part> {
         with("transactional/contract", "1000 seeds", "STILLFRAME_SEEDS", "1000", 60),
         with("server/differential", "another seed", "STILLFRAME_SEED", &another, 110),
         with("server/crash", "another seed", "STILLFRAME_SEED", &another, 180),
+        with("store/collections", "50000 sequences", "STILLFRAME_SEQUENCES", "50000", 900),
     ]
     .into_iter()
     .flatten()

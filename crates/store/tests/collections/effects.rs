@@ -28,7 +28,7 @@ pub enum Collection {
 }
 
 impl Collection {
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         match self {
             Collection::Hash(fields) => fields.is_empty(),
             Collection::List(items) => items.is_empty(),
@@ -189,6 +189,19 @@ impl Replayed {
     }
 }
 
+/// Puts an element that is read into the collection that is being read.
+pub fn add(made: &mut Option<Collection>, element: Element<'_>) {
+    let change = match element {
+        Element::Field { field, value, deadline } => {
+            Change::Field { field: field.into(), value: value.into(), deadline }
+        }
+        Element::Member(member) => Change::Member { member: member.into() },
+        Element::Scored { member, score } => Change::Scored { member: member.into(), score },
+        Element::Item(item) => Change::Pushed { end: End::Right, item: item.into() },
+    };
+    made.get_or_insert_with(|| Collection::empty_for(&change)).apply(&change);
+}
+
 /// What a view has; what has been emptied is a key that a removal is about to take.
 pub fn content_of(store: &Store, worker: &mut Worker) -> Content {
     let mut content = Content::new();
@@ -200,21 +213,7 @@ pub fn content_of(store: &Store, worker: &mut Worker) -> Content {
         let Value::Collection(view) = entry.value else { panic!("a string") };
         let mut made: Option<Collection> = None;
         view.for_each(&mut |element| {
-            match element {
-                Element::Field { field, value, deadline } => {
-                    let hash = made.get_or_insert(Collection::Hash(BTreeMap::new()));
-                    hash.apply(&Change::Field { field: field.into(), value: value.into(), deadline });
-                }
-                Element::Member(member) => made
-                    .get_or_insert(Collection::Set(BTreeMap::new()))
-                    .apply(&Change::Member { member: member.into() }),
-                Element::Scored { member, score } => made
-                    .get_or_insert(Collection::SortedSet(BTreeMap::new()))
-                    .apply(&Change::Scored { member: member.into(), score }),
-                Element::Item(item) => made
-                    .get_or_insert(Collection::List(VecDeque::new()))
-                    .apply(&Change::Pushed { end: End::Right, item: item.into() }),
-            }
+            add(&mut made, element);
             Ok(())
         })?;
         let made = made.expect("a collection has an element");
@@ -236,10 +235,28 @@ fn words(random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
     (0..random.usize(1..30)).map(|_| word(random)).collect()
 }
 
+/// The name of a key, of so many.
+pub fn name(number: u32) -> Vec<u8> {
+    format!("key:{number}").into_bytes()
+}
+
+/// Runs an operation on two keys as a command does: both are locked, and it is a step.
+fn on_both<R>(
+    worker: &mut Worker,
+    keys: [(DbId, &Key<'_>); 2],
+    operation: impl FnOnce(&mut Worker) -> R,
+) -> R {
+    let _locks = worker.lock(&keys.map(|(db, key)| (db, *key)), true);
+    worker.steps().begin();
+    let result = operation(worker);
+    worker.steps().end();
+    result
+}
+
 /// An operation of sets, or of whole collections.
 fn of_sets(
     worker: &mut Worker,
-    random: &mut fastrand::Rng,
+    (random, name_count): (&mut fastrand::Rng, u32),
     number: u32,
     (db, key): (DbId, &Key<'_>),
     given: &[&[u8]],
@@ -249,9 +266,9 @@ fn of_sets(
         108..110 => drop(worker.set_at(db, key).remove(given)?),
         110..112 => drop(worker.set_at(db, key).pop(random.u64(1..40), |_| (), |_| ())?),
         112..114 => {
-            let to_name = format!("key:{}", random.u32(..12)).into_bytes();
+            let to_name = name(random.u32(..name_count));
             let to = worker.key(&to_name);
-            worker.set_at(db, key).move_to(&to, given[0])?;
+            on_both(worker, [(db, key), (db, &to)], |worker| worker.set_at(db, key).move_to(&to, given[0]))?;
         }
         114..116 => {
             let distinct: BTreeSet<&[u8]> = given.iter().copied().collect();
@@ -264,10 +281,12 @@ fn of_sets(
             worker.sorted_set_at(db, key).replace(&mut members)?;
         }
         _ => {
-            let to_name = format!("key:{}", random.u32(..12)).into_bytes();
+            let to_name = name(random.u32(..name_count));
             let ends = if random.bool() { (End::Left, End::Right) } else { (End::Right, End::Left) };
             let to = worker.key(&to_name);
-            worker.list_at(db, key).move_to(ends.0, (&to, ends.1), |_| ())?;
+            on_both(worker, [(db, key), (db, &to)], |worker| {
+                worker.list_at(db, key).move_to(ends.0, (&to, ends.1), |_| ())
+            })?;
         }
     }
     Ok(())
@@ -275,13 +294,18 @@ fn of_sets(
 
 /// One operation; those on keys of another type change nothing.
 pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), OpError> {
-    let db = DbId(random.u32(..DATABASES));
-    let name = format!("key:{}", random.u32(..12)).into_bytes();
-    let key = worker.key(&name);
+    operation_on(worker, random, 12)
+}
+
+/// The same on one key, or two, of so many names.
+pub fn operation_on(worker: &mut Worker, random: &mut fastrand::Rng, name_count: u32) -> Result<(), OpError> {
+    let (db, number) = (DbId(random.u32(..DATABASES)), random.u32(..name_count));
+    let of_key = name(number);
+    let key = worker.key(&of_key);
     let (words, one) = (words(random), word(random));
     let given: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
     match random.u32(..120) {
-        number @ 100..120 => of_sets(worker, random, number, (db, &key), &given)?,
+        number @ 100..120 => of_sets(worker, (random, name_count), number, (db, &key), &given)?,
         0..15 => {
             let pairs: Vec<_> = given.iter().map(|word| (*word, &one[..])).collect();
             worker.hash_at(db, &key).set(&pairs, FieldMode::All, Deadline::Clear)?;
@@ -326,16 +350,17 @@ pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), 
             random.bool().then(|| worker.now() + 1 + random.i64(0..20)),
         )?),
         80..90 => {
-            let (to_db, to_name) =
-                (DbId(random.u32(..DATABASES)), format!("key:{}", random.u32(..12)).into_bytes());
+            let (to_db, to_number) = (DbId(random.u32(..DATABASES)), random.u32(..name_count));
+            let to_name = name(to_number);
             let to = worker.key(&to_name);
-            if (db, &name) == (to_db, &to_name) {
+            if (db, number) == (to_db, to_number) {
                 return Ok(());
             }
-            match random.bool() {
-                true => drop(worker.rename((db, &key), (to_db, &to))?),
-                false => drop(worker.copy((db, &key), (to_db, &to))?),
-            }
+            let renames = random.bool();
+            on_both(worker, [(db, &key), (to_db, &to)], |worker| match renames {
+                true => worker.rename((db, &key), (to_db, &to)),
+                false => worker.copy((db, &key), (to_db, &to)),
+            })?;
         }
         90..98 => drop(worker.hash_at(db, &key).for_each(|_| (), |_| ControlFlow::Continue(()))?),
         98 => worker.database(db).flush()?,

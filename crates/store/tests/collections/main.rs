@@ -3,6 +3,8 @@
 
 mod any;
 mod effects;
+#[cfg(debug_assertions)]
+mod failures;
 mod handles;
 mod hash;
 mod input;
