@@ -65,7 +65,7 @@ pub mod flag {
     ];
 }
 
-/// ACL categories. Those that follow from the flags are added by [`Command::acl_categories`].
+/// ACL categories. Those that follow from the flags are added by [`Row::acl_categories`](super::Row::acl_categories).
 pub mod acl {
     pub const KEYSPACE: u32 = 1 << 0;
     pub const READ: u32 = 1 << 1;

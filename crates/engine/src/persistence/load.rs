@@ -81,7 +81,7 @@ pub struct Load<'a> {
     pub eviction: &'a Eviction,
     pub is_stopping: &'a AtomicBool,
     pub twins: Twins,
-    /// How long it rests after a key, as of now; see [`delay::rest`].
+    /// How many microseconds it rests after a key, as of now; below zero, one once in so many keys.
     pub key_delay_us: &'a dyn Fn() -> i32,
 }
 

@@ -22,7 +22,7 @@ pub struct Names {
     pub lib_version: Vec<u8>,
 }
 
-/// Bits of [`ClientInfo::flags`].
+/// Bits of [`Published::flags`].
 pub mod client_flag {
     pub const MULTI: u32 = 1 << 0;
     pub const WATCH_RAISED: u32 = 1 << 1;
