@@ -199,7 +199,9 @@ fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), OpError> {
 #[cfg(test)]
 mod tests {
     use std::error::Error;
+    use std::io;
 
+    use stillframe_store::Reason;
     use stillframe_testkit::TempDir;
 
     use super::*;
@@ -221,5 +223,25 @@ mod tests {
         );
         let cause = beside.source().and_then(|cause| cause.downcast_ref());
         assert!(matches!(cause, Some(OpenError::PageFile(_))), "{beside:?}");
+    }
+
+    #[test]
+    fn what_keeps_data_from_being_served_keeps_its_cause() {
+        let denied = || io::Error::from_raw_os_error(13);
+        let (path, damaged) = (PathBuf::from("p"), || OpError::Damaged(Reason::of(&denied())));
+        let stored = LoadError::Store { path: path.clone(), db: 0, key: "k".to_owned(), source: damaged() };
+        let errors = [
+            DataError::from(OpenError::Io { path: path.clone(), source: denied() }),
+            DataError::from(LoadError::Io { path, source: denied() }),
+            DataError::from(stored),
+            DataError::Flush(damaged()),
+            DataError::Worker(damaged()),
+        ];
+        for error in errors {
+            let mut causes =
+                std::iter::successors(error.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
+            let cause = causes.find_map(|cause| cause.downcast_ref::<io::Error>());
+            assert_eq!(cause.and_then(io::Error::raw_os_error), Some(13), "{error:?}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::barrier::Late;
 use crate::exmap::ExmapError;
 use crate::pagefile::{PageFileError, SpillError};
+use crate::reason::Reason;
 use crate::space::{MapError, PoolBackend};
 use crate::PageId;
 
@@ -17,8 +18,8 @@ pub enum Restart {
     Fault(PageId),
     /// The page must be read from the page file first, but everything in memory is needed there: it cannot be written.
     NoRoom,
-    /// The page is damaged or unreadable, for good; the text says where.
-    Damaged(Arc<str>),
+    /// The page is damaged or unreadable, for good; the reason says where.
+    Damaged(Reason),
     /// The page is there, and this thread only looks ([`crate::Looking`]).
     Looking,
 }
@@ -73,8 +74,8 @@ pub enum PoolError {
 pub enum CheckpointError {
     #[error("a checkpoint is already in progress")]
     InProgress,
-    #[error("{0}")]
-    Io(Arc<str>),
+    #[error(transparent)]
+    Io(Reason),
     #[error("the snapshot child failed: {0}")]
     Child(Arc<str>),
     #[error("no cuts are left in this process; restart it")]
@@ -88,13 +89,13 @@ impl From<PageFileError> for CheckpointError {
     fn from(error: PageFileError) -> Self {
         match error {
             PageFileError::CheckpointRunning { .. } => CheckpointError::InProgress,
-            error => CheckpointError::Io(error.to_string().into()),
+            error => CheckpointError::Io(Reason::of(&error)),
         }
     }
 }
 
 impl From<SpillError> for CheckpointError {
     fn from(error: SpillError) -> Self {
-        CheckpointError::Io(error.to_string().into())
+        CheckpointError::Io(Reason::of(&error))
     }
 }

@@ -26,6 +26,7 @@ mod page;
 pub mod pagefile;
 mod phase;
 mod pool;
+mod reason;
 mod residency;
 pub mod sched;
 pub mod snapshot;
@@ -49,6 +50,7 @@ pub use crate::guard::{ExclusiveGuard, Hints, OptimisticGuard, SharedGuard};
 pub use crate::page::{prefetch_value, prefetch_value_for_write, Epoch};
 pub use crate::phase::{is_carrying, is_looking, Carrying, Looking};
 pub use crate::pool::{Pool, PoolOptions, PoolStats};
+pub use crate::reason::Reason;
 pub use crate::residency::{
     DamagedPages, Residency, Room, ScrubReport, ScrubStats, Turn, Turns, SCRUB_STEP_PAGES,
 };

@@ -7,7 +7,7 @@ use crate::page::{wait_for_move, Epoch};
 use crate::pool::Pool;
 use crate::sched::{promptly, set_urgent};
 use crate::snapshot::{SpilledImage, Version};
-use crate::{BarrierTimes, CheckpointError, PageBytes, PageId};
+use crate::{BarrierTimes, CheckpointError, PageBytes, PageId, Reason};
 
 /// A picture of the pool at a cut; pages that change keep their before-images until it is dropped.
 pub struct View {
@@ -175,7 +175,7 @@ impl View {
     }
 }
 
-fn no_such_page(page: PageId) -> Arc<str> {
+fn no_such_page(page: PageId) -> Reason {
     format!("there is no page {}: what refers to it is damaged", page.0).into()
 }
 

@@ -1,6 +1,7 @@
 //! The pool over a page file: checkpoints, restarts, crashes. Replay a failure with `STILLFRAME_SEED=<seed>`.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -194,6 +195,9 @@ fn what_cannot_be_read_for_a_while_is_read_later() {
     failing.fails.store(false, Ordering::SeqCst);
     assert_eq!(pool.residency().damaged_pages().page_count, pages.len());
     assert!(pool.residency().damaged_pages().examples[0].contains("Input/output error"));
+    let Err(Restart::Damaged(reason)) = pool.shared(pages[0]).map(drop) else { panic!("it cannot be read") };
+    let cause = reason.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    assert_eq!(cause.map(ToString::to_string).as_deref(), Some("Input/output error (os error 5)"));
     let is_readable = |page: &&PageId| match pool.shared(**page) {
         Err(Restart::Fault(missing)) => {
             pool.residency().load(&[missing]);

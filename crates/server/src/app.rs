@@ -165,3 +165,31 @@ fn start_worker(server: Arc<Server>, doors: Arc<Doors>, index: usize) -> std::io
         Err(_) => Err(std::io::Error::other("a worker ended before it had begun")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use stillframe_store::OpenError;
+
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_server_from_starting_keeps_its_cause() {
+        let denied = || io::Error::from_raw_os_error(13);
+        let path = PathBuf::from("p");
+        let opened = OpenError::Io { path: path.clone(), source: denied() };
+        let errors = [
+            StartError::from(ListenError::Unix { path, reason: denied() }),
+            StartError::from(DataError::from(opened)),
+            StartError::from(denied()),
+        ];
+        for error in errors {
+            let mut causes =
+                std::iter::successors(error.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
+            let cause = causes.find_map(|cause| cause.downcast_ref::<io::Error>());
+            assert_eq!(cause.and_then(io::Error::raw_os_error), Some(13), "{error:?}");
+        }
+    }
+}

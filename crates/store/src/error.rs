@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use stillframe_pagepool::device::DeviceError;
 use stillframe_pagepool::exmap::ExmapError;
 use stillframe_pagepool::pagefile::{PageError, PageFileError};
-use stillframe_pagepool::{CheckpointError, Late, PageId, PoolError, Turn, Unserved};
+use stillframe_pagepool::{CheckpointError, Late, PageId, PoolError, Reason, Turn, Unserved};
 
 use crate::db::DbId;
 use crate::value::MAX_STRING_BYTES;
@@ -28,8 +28,8 @@ pub enum OpenError {
     #[error("{0}")]
     PageFile(#[source] PageFileError),
     /// The page file is whole, and what is in it is damaged, or of another version.
-    #[error("{0}")]
-    Damaged(String),
+    #[error(transparent)]
+    Damaged(Reason),
     /// The system does not give what a store takes: address space, threads, descriptors. That says nothing of the data.
     #[error("{0}")]
     System(#[source] PoolError),
@@ -61,7 +61,7 @@ impl From<PoolError> for OpenError {
             PoolError::Unserved(unserved) => OpenError::Refused(Refusal::Unserved(unserved)),
             PoolError::Exmap(reason) => OpenError::Refused(Refusal::Exmap(reason)),
             PoolError::PageFile(error) => OpenError::PageFile(error),
-            PoolError::Layout { .. } => OpenError::Damaged(error.to_string()),
+            PoolError::Layout { .. } => OpenError::Damaged(Reason::of(&error)),
             error => OpenError::System(error),
         }
     }
@@ -85,8 +85,8 @@ pub enum SaveError {
     #[error("{0}")]
     Page(#[source] PageError),
     /// Pages contradict each other; the text names the page, or what is malformed.
-    #[error("{0}")]
-    Damaged(String),
+    #[error(transparent)]
+    Damaged(Reason),
     #[error("the view is one of another store")]
     OtherStore,
     /// What entries or elements were given to wants no more of them.
@@ -273,8 +273,8 @@ pub enum OpError {
     #[error("a value that comes in parts has at least 65536 bytes")]
     TooSmall,
     /// A page failed its checksum or could not be read; the text names file, slot and page.
-    #[error("{0}")]
-    Damaged(String),
+    #[error(transparent)]
+    Damaged(Reason),
 }
 
 impl From<Fault> for OpError {
@@ -325,8 +325,8 @@ pub enum TreeError {
     )]
     NoRoom,
     /// A page failed its checksum or could not be read; the text names file, slot and page. Or there are no pages left.
-    #[error("{0}")]
-    Damaged(String),
+    #[error(transparent)]
+    Damaged(Reason),
 }
 
 impl From<OpError> for TreeError {
@@ -340,7 +340,8 @@ impl From<OpError> for TreeError {
             OpError::NoRoom => TreeError::NoRoom,
             OpError::Busy => TreeError::Busy,
             OpError::Late(late) => TreeError::Late(late),
-            other => TreeError::Damaged(other.to_string()),
+            OpError::Damaged(reason) => TreeError::Damaged(reason),
+            other => TreeError::Damaged(other.to_string().into()),
         }
     }
 }
@@ -350,7 +351,11 @@ mod tests {
     use std::error::Error;
     use std::io;
 
+    use stillframe_pagepool::device::{DeviceErrorKind, DeviceOp};
+    use stillframe_pagepool::Restart;
+
     use super::*;
+    use crate::stop::Stop;
 
     /// The causes of an error, one behind the other.
     fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
@@ -388,5 +393,28 @@ mod tests {
         assert_eq!(error.to_string(), CheckpointError::EpochsExhausted.to_string());
         assert!(causes(&error).any(|cause| cause.is::<CheckpointError>()));
         assert!(matches!(SaveError::from(CheckpointError::InProgress), SaveError::InProgress));
+    }
+
+    /// A page that the device could not read.
+    fn failed_read() -> PageError {
+        let kind = DeviceErrorKind::Os(rustix::io::Errno::IO);
+        let source = DeviceError { device: "d".to_owned(), op: DeviceOp::Read, offset: 8, len: 4096, kind };
+        PageError::Device { pid: PageId(7), source }
+    }
+
+    #[test]
+    fn damage_keeps_what_the_device_has_said() {
+        let reason = Reason::of(&failed_read());
+        let operation = OpError::from(Stop::from(Restart::Damaged(reason.clone())));
+        let tree = TreeError::from(operation.clone());
+        let save = SaveError::from(CheckpointError::Io(reason.clone()));
+        let walk = SaveError::Damaged(reason.clone());
+        let open = OpenError::Damaged(reason);
+        let errors: [&(dyn Error + 'static); 5] = [&operation, &tree, &save, &walk, &open];
+        for error in errors {
+            assert_eq!(error.to_string(), failed_read().to_string());
+            let kept = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>());
+            assert_eq!(kept.and_then(io::Error::raw_os_error), Some(5), "{error:?}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, Reason};
 
 use crate::blobs::{Blob, Blobs, Bytes, Part};
 use crate::stop::Stop;
@@ -73,10 +73,10 @@ impl<'a> Key<'a> {
         match self.large {
             None => blobs.make(&[Part::Bytes(self.bytes)], false),
             Some(Bytes::Incoming(name)) => {
-                blobs.unused(name).map_err(|error| Stop::Damaged(error.to_string()))
+                blobs.unused(name).map_err(|error| Stop::Damaged(Reason::of(&error)))
             }
             Some(bytes) => {
-                let bytes = bytes.to_vec().map_err(|error| Stop::Damaged(error.to_string()))?;
+                let bytes = bytes.to_vec().map_err(|error| Stop::Damaged(Reason::of(&error)))?;
                 blobs.make(&[Part::Bytes(&bytes)], false)
             }
         }

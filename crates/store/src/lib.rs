@@ -92,8 +92,8 @@ pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
 pub use stillframe_pagepool::heap;
 pub use stillframe_pagepool::metrics::Summary;
 pub use stillframe_pagepool::{
-    is_looking, sched, Carrying, Conditions, Late, Layout, Looking, PoolBackend, ScrubReport, ScrubStats,
-    SnapshotKind, Turn, Unserved, SCRUB_STEP_PAGES,
+    is_looking, sched, Carrying, Conditions, Late, Layout, Looking, PoolBackend, Reason, ScrubReport,
+    ScrubStats, SnapshotKind, Turn, Unserved, SCRUB_STEP_PAGES,
 };
 pub use store::{CheckpointReport, SaveProgress, Store, View};
 pub use tree::sorted_set::{LexBound, ScoreBound};

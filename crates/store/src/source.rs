@@ -142,7 +142,7 @@ mod tests {
         fn read(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
             into[..4].copy_from_slice(&pid.0.to_le_bytes());
             match self.bad.contains(&pid.0) {
-                true => Err(SaveError::Damaged(format!("page {} is bad", pid.0))),
+                true => Err(SaveError::Damaged(format!("page {} is bad", pid.0).into())),
                 false => Ok(()),
             }
         }

@@ -1,6 +1,6 @@
 //! Why a step inside the store stopped.
 
-use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, PoolError, Restart, SharedGuard};
+use stillframe_pagepool::{ExclusiveGuard, PageId, Pool, PoolError, Reason, Restart, SharedGuard};
 
 use crate::db::DbId;
 use crate::error::{Fault, OpError};
@@ -18,7 +18,7 @@ pub(crate) enum Stop {
         needed_bytes: u64,
         most_bytes: u64,
     },
-    Damaged(String),
+    Damaged(Reason),
     OutOfMemory {
         limit_bytes: u64,
     },
@@ -41,7 +41,7 @@ impl From<Restart> for Stop {
             Restart::Contended => Stop::Contended,
             Restart::Fault(pid) => Stop::Fault(pid),
             Restart::NoRoom => Stop::NoRoom,
-            Restart::Damaged(text) => Stop::Damaged(text.to_string()),
+            Restart::Damaged(reason) => Stop::Damaged(reason),
             Restart::Looking => Stop::Looking,
         }
     }
@@ -51,7 +51,7 @@ impl From<PoolError> for Stop {
     fn from(error: PoolError) -> Stop {
         match error {
             PoolError::Looking => Stop::Looking,
-            error => Stop::Damaged(error.to_string()),
+            error => Stop::Damaged(Reason::of(&error)),
         }
     }
 }
@@ -65,7 +65,7 @@ impl From<Stop> for OpError {
             Stop::LargerThanMemory { needed_bytes, most_bytes } => {
                 OpError::LargerThanMemory { needed_bytes, most_bytes }
             }
-            Stop::Damaged(text) => OpError::Damaged(text),
+            Stop::Damaged(reason) => OpError::Damaged(reason),
             Stop::OutOfMemory { limit_bytes } => OpError::OutOfMemory { limit_bytes },
             Stop::TooLarge => OpError::TooLarge,
             Stop::WrongType => OpError::WrongType,
@@ -104,7 +104,7 @@ impl Follow for Pool {
 pub(crate) fn stop_at(pool: &Pool, restart: Restart) -> Stop {
     match restart {
         Restart::Fault(pid) if !pool.residency().is_in_use(pid) => {
-            Stop::Damaged(format!("page {} is not in use, but another one refers to it", pid.0))
+            Stop::Damaged(format!("page {} is not in use, but another one refers to it", pid.0).into())
         }
         other => other.into(),
     }

@@ -665,8 +665,10 @@ fn attach(pool: Arc<Pool>, options: Options, header: &UserHeader) -> Result<Keys
     let pages: Vec<PageId> = needed_pages(header).map(PageId).collect();
     pool.residency().load(&pages);
     Keyspace::attach(pool, options, catalog).map_err(|stop| match stop {
-        Stop::Damaged(text) => OpenError::Damaged(text),
-        other => OpenError::Damaged(format!("the catalog at page {} cannot be read: {other:?}", catalog.0)),
+        Stop::Damaged(reason) => OpenError::Damaged(reason),
+        other => {
+            OpenError::Damaged(format!("the catalog at page {} cannot be read: {other:?}", catalog.0).into())
+        }
     })
 }
 

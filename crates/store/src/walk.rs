@@ -133,7 +133,7 @@ fn pages_of(blob: &Blob) -> Run {
 }
 
 fn damaged(pid: PageId, what: &str) -> SaveError {
-    SaveError::Damaged(format!("page {}: {what} was expected", pid.0))
+    SaveError::Damaged(format!("page {}: {what} was expected", pid.0).into())
 }
 
 /// What a walk left out because pages cannot be read.
@@ -198,8 +198,8 @@ impl<'a, S: PageSource> Walk<'a, S> {
             source.read_page(PageId(catalog_pid.0.saturating_add(index)), page)?;
         }
         let catalog = Catalog::decode(1, |index| Ok(&pages[index])).map_err(|stop| match stop {
-            Stop::Damaged(text) => SaveError::Damaged(text),
-            other => SaveError::Damaged(format!("the catalog cannot be read: {other:?}")),
+            Stop::Damaged(reason) => SaveError::Damaged(reason),
+            other => SaveError::Damaged(format!("the catalog cannot be read: {other:?}").into()),
         })?;
         let [leaves, blobs, elements] = [(); 3].map(|()| Ahead::new(source));
         Ok(Walk { source, catalog, leaves, blobs, elements })

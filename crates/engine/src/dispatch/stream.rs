@@ -307,9 +307,9 @@ impl Stream {
             ControlFlow::Continue(()) => walked.map_err(Broken::from).and_then(|()| {
                 let came = written_count == announced_count;
                 came.then_some(()).ok_or_else(|| {
-                    Broken::from(SaveError::Damaged(format!(
-                        "{announced_count} elements are announced, and there are {written_count}"
-                    )))
+                    let text =
+                        format!("{announced_count} elements are announced, and there are {written_count}");
+                    Broken::from(SaveError::Damaged(text.into()))
                 })
             }),
         }

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::pagefile::PageError;
+use crate::reason::Reason;
 use crate::PageId;
 
 /// After so long a page that could not be read is read again when somebody asks for it.
@@ -26,7 +26,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
 ///     └────┘ failed again
 /// ```
 struct Damage {
-    reason: Arc<str>,
+    reason: Reason,
     /// Nothing is known about the page but that the device failed: that may pass. When it failed first, and last.
     device_failed: Option<(Instant, Instant)>,
     is_given_up: bool,
@@ -47,7 +47,7 @@ impl Damage {
 pub struct DamagedPages {
     pub page_count: usize,
     /// What is wrong with some of them.
-    pub examples: Vec<Arc<str>>,
+    pub examples: Vec<Reason>,
 }
 
 /// Reasons that [`DamagedPages`] gives.
@@ -74,7 +74,7 @@ impl DamageLog {
             let now = Instant::now();
             (before.map_or(now, |(first, _)| first), now)
         });
-        let damage = Damage { reason: error.to_string().into(), device_failed, is_given_up: false };
+        let damage = Damage { reason: Reason::of(error), device_failed, is_given_up: false };
         damaged.insert(error.pid(), damage);
         drop(damaged);
         self.any_damaged.store(true, Ordering::Release);
@@ -97,7 +97,7 @@ impl DamageLog {
     }
 
     /// Why a page could not be brought in.
-    pub fn reason(&self, page: PageId) -> Option<Arc<str>> {
+    pub fn reason(&self, page: PageId) -> Option<Reason> {
         self.of(page, |damage| damage.reason.clone())
     }
 

@@ -18,6 +18,7 @@ use crate::failing::{self, Met};
 use crate::page::{end_load_and_wake, wait_for_move, Descriptor, Epoch, Loaded};
 use crate::pagefile::{PageError, PageFile};
 use crate::phase::is_carrying;
+use crate::reason::Reason;
 use crate::sched::{self, promptly};
 use crate::snapshot::{Core, Spill, SpilledImage};
 use crate::space::CHUNK_PAGES;
@@ -281,7 +282,7 @@ impl Residency {
         for error in failed {
             let buffer = absent.iter_mut().find(|(page, _)| *page == error.pid());
             let again = buffer.map_or(Err(error), |(page, buffer)| file.read_page_patiently(*page, buffer));
-            again.map_err(|error| Restart::Damaged(error.to_string().into()))?;
+            again.map_err(|error| Restart::Damaged(Reason::of(&error)))?;
         }
         Ok(())
     }
@@ -402,7 +403,7 @@ impl Residency {
     }
 
     /// Why a page in use is not in memory although it was tried, if so.
-    pub(crate) fn damage_in_place(&self, page: PageId) -> Option<Arc<str>> {
+    pub(crate) fn damage_in_place(&self, page: PageId) -> Option<Reason> {
         let Some(descriptor) = self.core.pages.try_descriptor(page) else {
             return Some(format!("there is no page {}: what refers to it is damaged", page.0).into());
         };

@@ -33,7 +33,7 @@ use super::views::Views;
 use crate::page::{claim, is_claimed, wait_for_move, Descriptor, Epoch};
 use crate::sched::{idly, set_urgent};
 use crate::space::{Extent, MapError, VirtualArray};
-use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
+use crate::{CheckpointError, PageBytes, PageId, Reason, PAGE_SIZE};
 
 /// Where the budget is used up, the least that is paid off at once, and the most by one free.
 const MIN_RELIEF_PAGES: u32 = 16;
@@ -563,7 +563,7 @@ impl Snapshotter for EpochSnapshotter {
         for_stream || self.views.see_in_place([descriptor].into_iter())
     }
 
-    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Arc<str>) {
+    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Reason) {
         let epochs = &core.pages.descriptor(page).epochs;
         let lost = Held::Lost(Box::new(CheckpointError::Io(reason.clone())));
         self.keep_image(core, page, (epochs.written(), core.epoch()), lost);

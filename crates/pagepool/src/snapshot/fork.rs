@@ -22,7 +22,7 @@ use super::sink::Progress;
 use super::version::Version;
 use crate::page::Epoch;
 use crate::space::{Extent, MapError};
-use crate::{CheckpointError, PageBytes, PageId, PAGE_SIZE};
+use crate::{CheckpointError, PageBytes, PageId, Reason, PAGE_SIZE};
 
 /// Pages that fit into the ring.
 const RING_PAGES: u32 = 4 * BATCH_PAGES as u32;
@@ -296,7 +296,7 @@ impl Snapshotter for ForkSnapshotter {
         self.views.would_capture(core, page)
     }
 
-    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Arc<str>) {
+    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Reason) {
         self.views.before_free_of_damaged(core, page, reason);
     }
 

@@ -8,7 +8,7 @@ use super::sink::{Progress, Sink};
 use super::version::Version;
 use crate::page::Epoch;
 use crate::space::Extent;
-use crate::{CheckpointError, PageId};
+use crate::{CheckpointError, PageId, Reason};
 
 /// What a stream is to cover.
 pub struct StreamPlan {
@@ -61,7 +61,7 @@ pub trait Snapshotter: Send + Sync {
 
     /// Told before a page of the last checkpoint is marked as freed that nobody has been able to read: views that see it
     /// fail with `reason`, and there is nothing to keep.
-    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Arc<str>);
+    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Reason);
 
     /// Told before a page that was freed in epoch `freed` is used again.
     fn before_reuse(&self, core: &Core, page: PageId, freed: Epoch);

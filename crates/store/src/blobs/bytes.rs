@@ -117,7 +117,7 @@ pub(super) fn page_count_of(len_bytes: u64) -> u32 {
 }
 
 pub(super) fn damaged_slab(pid: PageId) -> Stop {
-    Stop::Damaged(format!("page {}: a slab was expected", pid.0))
+    Stop::Damaged(format!("page {}: a slab was expected", pid.0).into())
 }
 
 /// Whether an element is so long that its pages are not brought in for a command that looks at it: where they are missing they are read

@@ -120,7 +120,7 @@ impl Discards {
 }
 
 pub(crate) fn not_discards(pid: PageId) -> Stop {
-    Stop::Damaged(format!("page {}: a list of what is to be freed was expected", pid.0))
+    Stop::Damaged(format!("page {}: a list of what is to be freed was expected", pid.0).into())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use stillframe_pagepool::{PageId, PAGE_SIZE};
+use stillframe_pagepool::{PageId, Reason, PAGE_SIZE};
 
 use super::overlay::Overlay;
 use super::tree::Tree;
@@ -178,7 +178,7 @@ enum Failure {
     /// Nothing has been changed.
     Nothing(OpError),
     /// Some of it has been, and cannot be undone.
-    Torn(String),
+    Torn(Reason),
 }
 
 /// A value that is going to be put.
@@ -273,7 +273,10 @@ impl<'a, 'o> Apply<'a, 'o> {
             Err(error) => Err(error),
         };
         if let Err(error) = applied {
-            self.undo().map_err(|why| Failure::Torn(format!("a transaction could neither be completed ({error}) nor undone ({why}): the last save is whole, and there will be no other before the store is opened again")))?;
+            self.undo().map_err(|why| {
+                let text = format!("a transaction could neither be completed ({error}) nor undone ({why}): the last save is whole, and there will be no other before the store is opened again");
+                Failure::Torn(Reason::of(&error).said_as(text))
+            })?;
             values.iter().for_each(|new| new.value.discard(self.keyspace));
             return Err(Failure::Nothing(error));
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stillframe_pagepool::device::PageBuf;
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, Reason};
 
 use super::catalog::CATALOG_PAGE_COUNT;
 use super::scan;
@@ -76,7 +76,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
     if holds {
         Ok(())
     } else {
-        Err(Stop::Damaged(what()))
+        Err(Stop::Damaged(what().into()))
     }
 }
 
@@ -237,7 +237,7 @@ fn check_named(keyspace: &Keyspace, check: &mut Check) -> Result<(), Stop> {
     if let Some(place) = keyspace.named.place() {
         check.claim(place.pid, place.page_count)?;
     }
-    let trees = keyspace.named.all().map_err(|error| Stop::Damaged(error.to_string()))?;
+    let trees = keyspace.named.all().map_err(|error| Stop::Damaged(Reason::of(&error)))?;
     trees.iter().try_for_each(|tree| check_named_tree(keyspace, check, tree))
 }
 

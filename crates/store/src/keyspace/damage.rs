@@ -3,7 +3,7 @@
 //! With `skips_damage` a walk over keys, not one through a collection, passes a leaf that is lost, and a write to one of its keys puts an empty leaf in
 //! its place: what was in it is given up then, and the store says so. Without, both are errors.
 
-use stillframe_pagepool::{is_looking, ExclusiveGuard, PageId, Restart};
+use stillframe_pagepool::{is_looking, ExclusiveGuard, PageId, Reason, Restart};
 
 use super::state::Keyspace;
 use crate::stop::{retry, Stop};
@@ -18,14 +18,12 @@ pub(super) struct LostPart {
     level: u8,
     lo: u64,
     pub hi: u64,
-    reason: String,
+    reason: Reason,
 }
 
 /// The page on the way to `hash` that cannot be read, if there is one.
 pub(super) fn lost_part(keyspace: &Keyspace, tree: Tree, hash: u64) -> Result<Option<LostPart>, Stop> {
-    let lost = |pid, level, lo, hi, reason: std::sync::Arc<str>| {
-        Ok(Some(LostPart { pid, level, lo, hi, reason: reason.to_string() }))
-    };
+    let lost = |pid, level, lo, hi, reason: Reason| Ok(Some(LostPart { pid, level, lo, hi, reason }));
     let mut node = match keyspace.pool.optimistic(tree.root) {
         // Of what level it was nobody knows.
         Err(Restart::Damaged(reason)) => return lost(tree.root, u8::MAX, 0, u64::MAX, reason),

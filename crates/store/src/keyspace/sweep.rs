@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::{Member, PageId, View, PAGE_SIZE};
+use stillframe_pagepool::{Member, PageId, Reason, View, PAGE_SIZE};
 
 use super::catalog::{Catalog, CATALOG_PAGE_COUNT};
 use super::state::Keyspace;
@@ -72,7 +72,7 @@ impl Marking<'_> {
         if self.keyspace.garbage.is_stopping() {
             return Err(Stop::Contended);
         }
-        self.view.read_page(pid, page).map_err(|error| Stop::Damaged(error.to_string()))
+        self.view.read_page(pid, page).map_err(|error| Stop::Damaged(Reason::of(&error)))
     }
 
     fn mark(&mut self, pid: PageId, page_count: u32) {
@@ -294,7 +294,7 @@ fn correct_named(keyspace: &Keyspace, tag: u32, records: i64) {
 
 /// What the catalog would say now, and the list of named trees. Runs in the barrier.
 fn content_now(keyspace: &Keyspace) -> Result<Content, Stop> {
-    let trees = keyspace.named.all().map_err(|error| Stop::Damaged(error.to_string()))?;
+    let trees = keyspace.named.all().map_err(|error| Stop::Damaged(Reason::of(&error)))?;
     Ok(Content { catalog: keyspace.content()?, named: trees.iter().map(|tree| tree.entry()).collect() })
 }
 
@@ -304,7 +304,7 @@ fn picture(keyspace: &Arc<Keyspace>, member: &Member) -> Result<(View, Content),
     let content = Arc::new(Mutex::new(None));
     let at_cut = content.clone();
     let view = member.idle(|| pool.view_after(move || *at_cut.lock() = Some(content_now(&keyspace))));
-    let view = view.map_err(|error| Stop::Damaged(error.to_string()))?;
+    let view = view.map_err(|error| Stop::Damaged(Reason::of(&error)))?;
     let content = content.lock().take().unwrap_or(Err(Stop::Contended));
     Ok((view, content?))
 }

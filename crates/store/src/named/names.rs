@@ -136,7 +136,7 @@ fn read_resident(pool: &Pool, place: NamesPlace) -> Result<Vec<NameEntry>, Stop>
 }
 
 pub(crate) fn not_names(pid: PageId) -> Stop {
-    Stop::Damaged(format!("page {}: the list of named trees was expected", pid.0))
+    Stop::Damaged(format!("page {}: the list of named trees was expected", pid.0).into())
 }
 
 #[cfg(test)]

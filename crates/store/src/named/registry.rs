@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, Reason};
 
 use super::names::{self, NameEntry, NamesPlace, NAME_MAX_BYTES, TREES_MAX};
 use super::tree::NamedTree;
@@ -27,7 +27,7 @@ pub(crate) struct Named {
 
 struct List {
     /// Or why the list cannot be read: then it stays where it is.
-    trees: Result<BTreeMap<Vec<u8>, Arc<NamedTree>>, String>,
+    trees: Result<BTreeMap<Vec<u8>, Arc<NamedTree>>, Reason>,
     /// Where the last cut has it, and what it wrote there.
     place: Option<NamesPlace>,
     written: Vec<u8>,
@@ -47,7 +47,10 @@ impl Named {
         let read = place.map_or(Ok(Vec::new()), |place| names::read(&pages.pool, place));
         let by_name = |entry: NameEntry| (entry.name.clone(), Arc::new(NamedTree::new(entry)));
         let trees = read.map(|entries| entries.into_iter().map(by_name).collect());
-        let trees = trees.map_err(|stop| format!("the named trees cannot be had: {}", OpError::from(stop)));
+        let trees = trees.map_err(|stop| {
+            let error = OpError::from(stop);
+            Reason::of(&error).said_as(format!("the named trees cannot be had: {error}"))
+        });
         let unbounded = Arc::new(Pages::new(pages.pool.clone(), &Options::default(), false));
         Named {
             trees: Trees::new(pages, Ordered { counts: false }),
@@ -133,7 +136,7 @@ impl Named {
         let mut list = self.list.lock();
         let Ok(trees) = &list.trees else { return Ok(list.place) };
         if let Some(why) = trees.values().find_map(|tree| tree.torn()) {
-            return Err(Stop::Damaged(why.into()));
+            return Err(Stop::Damaged(why.clone()));
         }
         let entries: Vec<NameEntry> = trees.values().map(|tree| tree.entry()).collect();
         let bytes = names::encode(&entries);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, Reason};
 
 use super::gate::{Gate, GateSeat};
 use super::names::NameEntry;
@@ -48,7 +48,7 @@ pub(crate) struct NamedTree {
     /// Root page and, in the high half, tag.
     identity: AtomicU64,
     is_dropped: AtomicBool,
-    torn: OnceLock<String>,
+    torn: OnceLock<Reason>,
     pub gate: Gate,
     /// Held for a transaction.
     pub turn: Mutex<()>,
@@ -94,12 +94,12 @@ impl NamedTree {
     }
 
     /// OPEN → TORN
-    pub fn tear(&self, why: String) {
+    pub fn tear(&self, why: Reason) {
         self.torn.get_or_init(|| why);
     }
 
-    pub fn torn(&self) -> Option<&str> {
-        self.torn.get().map(String::as_str)
+    pub fn torn(&self) -> Option<&Reason> {
+        self.torn.get()
     }
 
     /// The tree, if it is OPEN.
@@ -116,7 +116,7 @@ impl NamedTree {
 
     #[cold]
     fn not_open(&self) -> TreeError {
-        self.torn().map_or(TreeError::Dropped, |why| TreeError::Damaged(why.into()))
+        self.torn().map_or(TreeError::Dropped, |why| TreeError::Damaged(why.clone()))
     }
 
     pub fn join(&self) -> Arc<Visitor> {

@@ -27,7 +27,7 @@ pub(crate) trait Pages {
 }
 
 pub(super) fn damaged(pid: PageId, expected: &str) -> SaveError {
-    SaveError::Damaged(format!("page {}: {expected} was expected", pid.0))
+    SaveError::Damaged(format!("page {}: {expected} was expected", pid.0).into())
 }
 
 /// Children of a node that are still to be visited, those to come first at the end.

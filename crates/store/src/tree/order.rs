@@ -111,12 +111,12 @@ pub(crate) trait Order: Sized {
 /// A page that is not what its parent says.
 #[cold]
 pub(crate) fn not_a_leaf(pid: PageId) -> Stop {
-    Stop::Damaged(format!("page {}: a leaf was expected", pid.0))
+    Stop::Damaged(format!("page {}: a leaf was expected", pid.0).into())
 }
 
 #[cold]
 pub(crate) fn bad_record(pid: PageId) -> Stop {
-    Stop::Damaged(format!("page {}: a record is malformed", pid.0))
+    Stop::Damaged(format!("page {}: a record is malformed", pid.0).into())
 }
 
 /// A record of an index among keys.
@@ -127,7 +127,7 @@ pub(crate) fn no_key() -> Stop {
 
 #[cold]
 pub(crate) fn not_inner(pid: PageId) -> Stop {
-    Stop::Damaged(format!("page {}: an inner node was expected", pid.0))
+    Stop::Damaged(format!("page {}: an inner node was expected", pid.0).into())
 }
 
 #[inline(always)]

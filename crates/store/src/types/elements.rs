@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use stillframe_pagepool::Reason;
+
 use crate::error::SaveError;
 use crate::keyspace::{collections, read, CollectionKey};
 use crate::rdb::{CollectionKind, Element};
@@ -16,7 +18,7 @@ fn of(value_type: ValueType) -> Result<&'static dyn Kind, OpError> {
 }
 
 fn damaged(error: SaveError) -> OpError {
-    OpError::Damaged(error.to_string())
+    OpError::Damaged(Reason::of(&error))
 }
 
 /// The collection at a key, whatever its type, for operations of one worker: each is an operation of its own.

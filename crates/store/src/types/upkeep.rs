@@ -36,7 +36,7 @@ fn is_lower_bound(value_type: ValueType, earliest: UnixMillis, run: &[u8]) -> bo
 /// Checks the trees of a large collection; how many elements they have.
 fn check_trees(value_type: ValueType, grown: &Grown, pages: &mut PageCheck<'_>) -> Result<u64, Stop> {
     let Some(kind) = kinds::of(value_type) else {
-        return Err(Stop::Damaged(format!("{grown:?} are the trees of a {}", value_type.name())));
+        return Err(Stop::Damaged(format!("{grown:?} are the trees of a {}", value_type.name()).into()));
     };
     kind.check(grown, pages)
 }
@@ -95,7 +95,7 @@ impl Store {
         check_outside(self.number()).map_err(|busy| OpError::from(busy).to_string())?;
         let checks = CollectionChecks { is_lower_bound, trees: check_trees };
         check::check(self.keyspace(), checks).map_err(|stop| match stop {
-            Stop::Damaged(text) => text,
+            Stop::Damaged(reason) => reason.to_string(),
             other => format!("{other:?}"),
         })
     }

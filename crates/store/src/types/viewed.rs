@@ -11,7 +11,7 @@ use crate::value::MAX_STRING_BYTES;
 use crate::UnixMillis;
 
 pub(super) fn damaged(what: &str) -> SaveError {
-    SaveError::Damaged(format!("{what} is malformed"))
+    SaveError::Damaged(format!("{what} is malformed").into())
 }
 
 pub(super) fn bad_record(pid: PageId) -> SaveError {

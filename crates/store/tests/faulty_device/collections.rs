@@ -186,7 +186,7 @@ fn save(
     if let Err(error) = put(opened, SAVE_KEY, models.save.to_string().as_bytes()) {
         // It is not the one that it says.
         models.save -= 1;
-        return (models.clone(), Err(SaveError::Damaged(error.to_string())), vec![error]);
+        return (models.clone(), Err(SaveError::Damaged(error.to_string().into())), vec![error]);
     }
     let at_cut = models.clone();
     let store = opened.store.clone();

@@ -95,7 +95,7 @@ impl Opened {
                     self.store.load(fault, done);
                     self.worker.idle(|| receiver.recv().expect("the load ends"));
                 }
-                Err(OpError::Damaged(reason)) => return Err(reason),
+                Err(OpError::Damaged(reason)) => return Err(reason.to_string()),
                 // Of a damaged key the type may be wrong.
                 Err(other) => return Err(other.to_string()),
             }

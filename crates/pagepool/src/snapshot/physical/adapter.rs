@@ -9,7 +9,6 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -31,7 +30,7 @@ use super::stream::Stream;
 use super::wants::Places;
 use crate::page::{touch_covered, Epoch, Side};
 use crate::space::{Extent, MapError};
-use crate::{CheckpointError, PageId, PAGE_SIZE};
+use crate::{CheckpointError, PageId, Reason, PAGE_SIZE};
 
 /// Returns once each member of the barrier has been between two commands.
 pub type WaitForTurns = Box<dyn Fn() + Send + Sync>;
@@ -205,7 +204,7 @@ impl<A: PoolAlgorithm> Snapshotter for Physical<A> {
         let result = self.algorithm.access(&self.access(core, Who::Saver), &mut image);
         self.note_peak(core);
         if let Err(error) = result {
-            return Err(image.failure.unwrap_or(CheckpointError::Io(error.reason)));
+            return Err(image.failure.unwrap_or(CheckpointError::Io((&*error.reason).into())));
         }
         self.streamed.store(stream.cut.0, Ordering::Relaxed);
         self.put_tombstones(core, &stream)?;
@@ -349,7 +348,7 @@ impl<A: PoolAlgorithm> Snapshotter for Physical<A> {
         self.views.locate(core, cut, page)
     }
 
-    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Arc<str>) {
+    fn before_free_of_damaged(&self, core: &Core, page: PageId, reason: &Reason) {
         self.views.before_free_of_damaged(core, page, reason);
     }
 

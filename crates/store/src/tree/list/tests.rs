@@ -78,14 +78,14 @@ impl Visitor for Reached<'_> {
     fn page(&mut self, pid: PageId) -> Result<(), Stop> {
         match self.pages.insert(pid) {
             true => Ok(()),
-            false => Err(Stop::Damaged(format!("{pid:?} twice"))),
+            false => Err(Stop::Damaged(format!("{pid:?} twice").into())),
         }
     }
 
     fn blob(&mut self, blob: Blob) -> Result<(), Stop> {
         match self.blobs.insert(blob.pid.0) {
             true => Ok(()),
-            false => Err(Stop::Damaged(format!("{blob:?} twice"))),
+            false => Err(Stop::Damaged(format!("{blob:?} twice").into())),
         }
     }
 }
@@ -95,7 +95,7 @@ struct Copies<'a>(&'a Pool);
 
 impl copies::Pages for Copies<'_> {
     fn read(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
-        let page = self.0.shared(pid).map_err(|stop| SaveError::Damaged(format!("{stop:?}")))?;
+        let page = self.0.shared(pid).map_err(|stop| SaveError::Damaged(format!("{stop:?}").into()))?;
         *into = *page.page();
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::tree::order::{bad_record, not_a_leaf, not_inner};
 use crate::tree::ordered::Visitor;
 
 fn wrong(pid: PageId, what: &str) -> Stop {
-    Stop::Damaged(format!("page {}: {what}", pid.0))
+    Stop::Damaged(format!("page {}: {what}", pid.0).into())
 }
 
 /// A page as a node of a list, below one of `level_above` if it is no root.

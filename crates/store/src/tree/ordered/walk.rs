@@ -49,7 +49,7 @@ fn ensure(holds: bool, stop: impl FnOnce() -> Stop) -> Result<(), Stop> {
 }
 
 fn wrong(pid: PageId, what: &str) -> Stop {
-    Stop::Damaged(format!("page {}: {what}", pid.0))
+    Stop::Damaged(format!("page {}: {what}", pid.0).into())
 }
 
 /// Goes through a whole tree and checks it; returns its records.

@@ -22,7 +22,7 @@ type Pair = (u64, u64);
 fn ensure(holds: bool, pid: PageId, what: &str) -> Result<(), Stop> {
     match holds {
         true => Ok(()),
-        false => Err(Stop::Damaged(format!("page {}: {what}", pid.0))),
+        false => Err(Stop::Damaged(format!("page {}: {what}", pid.0).into())),
     }
 }
 

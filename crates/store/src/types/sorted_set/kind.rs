@@ -1,6 +1,6 @@
 //! What the store knows of sorted sets beside their commands.
 
-use stillframe_pagepool::PageId;
+use stillframe_pagepool::{PageId, Reason};
 
 use super::change::{NegativeZero, ScoreRule};
 use super::packed::members;
@@ -92,7 +92,7 @@ impl Kind for SortedSets {
     }
 
     fn check(&self, grown: &Grown, pages: &mut PageCheck<'_>) -> Result<u64, Stop> {
-        let roots = roots(grown).map_err(|error| Stop::Damaged(error.to_string()))?;
+        let roots = roots(grown).map_err(|error| Stop::Damaged(Reason::of(&error)))?;
         check_sorted_set(roots, pages.hashes(), pages)
     }
 }
