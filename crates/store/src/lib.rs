@@ -27,6 +27,7 @@
 //!   worker                access to the store for a thread that has batches
 //!   types                 what is particular to each type of values
 //!   handle                access to keys, collections and named trees that takes care of itself
+//!   digest                one number of all data, as Redis reckons it
 //!   offline               a page file without a server
 //! ```
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ mod accesses;
 mod blobs;
 mod damage;
 mod db;
+pub mod digest;
 mod effect;
 mod entry;
 mod error;

@@ -1,13 +1,12 @@
 //! `DEBUG`: what tests and benchmarks need.
 
-mod digest;
 mod protocol;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stillframe_store::rdb::{dump_string, StringRef};
-use stillframe_store::{DbId, Deadline, NewValue, OpError, SaveError};
+use stillframe_store::{digest, DbId, Deadline, NewValue, OpError, SaveError};
 
 use super::object::{encoding_name, ref_count};
 use crate::command::operand::{integer, positive};
@@ -122,7 +121,8 @@ fn digest_of_all(ctx: &mut Ctx<'_>) -> CmdResult {
 fn digests_of_values(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let view = ctx.server.store.view().map_err(unreadable)?;
     let (store, now) = (&ctx.server.store, ctx.worker.now());
-    let digests = digest::of_values(store, &view, ctx.client.db, &args.tail(2), now).map_err(unreadable)?;
+    let keys = args.tail(2);
+    let digests = digest::of_values(store, &view, ctx.client.db, keys.from(0), now).map_err(unreadable)?;
     ctx.reply.array(digests.len());
     digests.iter().for_each(|digest| ctx.reply.simple(digest));
     Ok(())

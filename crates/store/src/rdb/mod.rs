@@ -72,4 +72,5 @@ pub use payload::{
     PayloadContent, PayloadElements, PayloadReader, PayloadWriter, PAYLOAD_HEAD_BYTES,
 };
 pub use reader::{Next, OnUnsupported, Reader, ReaderOptions, SkippedKeys};
+pub(crate) use score::score_text;
 pub use writer::{Header, Writer, WriterOptions};

@@ -23,6 +23,17 @@ pub(super) fn append_score(out: &mut String, score: f64) {
     }
 }
 
+/// The text of a score as `%.17g` writes it: what reads it finds the same number.
+pub(crate) fn score_text(score: f64) -> String {
+    let mut text = String::new();
+    match whole(score) {
+        Some(0) => text.push('0'),
+        Some(_) => append_significant(&mut text, score),
+        None => append_score(&mut text, score),
+    }
+    text
+}
+
 fn append_significant(out: &mut String, score: f64) {
     let scientific = format!("{:.*e}", DIGITS - 1, score.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -96,6 +107,21 @@ mod tests {
             append_score(&mut text, score);
             assert_eq!(text, expected);
             assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(score.to_bits()), "{text}");
+            assert_eq!(score_text(score), expected);
+        }
+    }
+
+    #[test]
+    fn whole_scores_are_written_so_too() {
+        for (score, expected) in [
+            (0.0, "0"),
+            (7.0, "7"),
+            (-120.0, "-120"),
+            (99_999_999_999_999_984.0, "99999999999999984"),
+            (1e17, "1e+17"),
+            (1.5e18, "1.5e+18"),
+        ] {
+            assert_eq!(score_text(score), expected);
         }
     }
 }

@@ -6,12 +6,12 @@
 //! ```
 
 use sha1::{Digest as _, Sha1};
-use stillframe_store::{
-    CollectionView, DbId, Element, SaveError, StrRef, UnixMillis, Value, View, ViewEntry,
-};
 
-use crate::protocol::args::Args;
-use crate::text::double;
+use crate::error::SaveError;
+use crate::rdb::{score_text, CollectionKind, Element};
+use crate::store::{Store, View};
+use crate::walk::{CollectionView, Value, ViewEntry};
+use crate::{DbId, StrRef, UnixMillis};
 
 const DIGEST_BYTES: usize = 20;
 /// Added for a key that has a deadline, whichever.
@@ -54,17 +54,21 @@ fn mix_string(digest: &mut Digest, value: &StrRef<'_>) {
 }
 
 fn take_element(digest: &mut Digest, element: &Element<'_>) {
-    let mut of_pair = |first: &[u8], second: &[u8]| {
+    let (kind, parts) = (element.kind(), element.parts());
+    let mut of_pair = |second: &[u8]| {
         let mut pair = Digest::default();
-        pair.mix(first);
+        pair.mix(parts.name);
         pair.mix(second);
         digest.add(&pair.0);
     };
-    match *element {
-        Element::Field { field, value, .. } => of_pair(field, value),
-        Element::Scored { member, score } => of_pair(member, double::to_text(score).as_bytes()),
-        Element::Member(member) => digest.add(member),
-        Element::Item(item) => digest.mix(item),
+    if kind == CollectionKind::Hash {
+        of_pair(parts.value);
+    } else if kind == CollectionKind::SortedSet {
+        of_pair(score_text(parts.score).as_bytes());
+    } else if kind == CollectionKind::List {
+        digest.mix(parts.name);
+    } else {
+        digest.add(parts.name);
     }
 }
 
@@ -120,15 +124,15 @@ pub fn of_all(view: &View, now: UnixMillis) -> Result<String, SaveError> {
     Ok(all.text())
 }
 
-/// The digests of the values of the keys from an argument on; zeros where there is no key.
+/// The digests of the values of keys; zeros where there is no key.
 ///
 /// # Errors
 /// A page cannot be read.
-pub fn of_values(
-    store: &stillframe_store::Store,
+pub fn of_values<'k>(
+    store: &Store,
     view: &View,
     db: DbId,
-    keys: &Args<'_>,
+    keys: impl Iterator<Item = &'k [u8]>,
     now: UnixMillis,
 ) -> Result<Vec<String>, SaveError> {
     let digest_of = |key: &[u8]| {
@@ -140,5 +144,5 @@ pub fn of_values(
             Ok(digest.text())
         })?
     };
-    keys.from(0).map(digest_of).collect()
+    keys.map(digest_of).collect()
 }
