@@ -7,9 +7,10 @@ use crate::{DbId, Deadline, Key, NewValue, UnixMillis};
 /// same store again.
 #[derive(Clone, Copy, Debug)]
 pub enum Effect<'a> {
-    /// The key has this value now; a new one was not there before.
+    /// The key has this value now; a new one was not there before, and keeps no deadline.
     Set { db: DbId, key: Key<'a>, value: NewValue<'a>, deadline: Deadline, is_new: bool },
-    /// A part of a string was written; a gap before it is filled with zero bytes, the deadline stays.
+    /// A part of a string was written; a gap before it is filled with zero bytes, the deadline stays. No bytes: only how the string is
+    /// kept has changed, or it is new and empty.
     Write { db: DbId, key: Key<'a>, offset: u64, bytes: &'a [u8], is_new: bool },
     /// An element of a collection has changed, or come with the key, which was not there before then.
     Element { db: DbId, key: Key<'a>, change: Change<'a>, is_new: bool },
@@ -23,8 +24,8 @@ pub enum Effect<'a> {
     Expire { db: DbId, key: Key<'a> },
     /// The key has been removed to make room, whoever may want it still.
     Evict { db: DbId, key: Key<'a> },
-    /// The entry has another name now, over whatever had it.
-    Move { from: (DbId, Key<'a>), to: (DbId, Key<'a>) },
+    /// The entry has another name now; whether that takes it from another one.
+    Move { from: (DbId, Key<'a>), to: (DbId, Key<'a>), replaces: bool },
     /// The entry is there twice now, over whatever was at `to`.
     Copy { from: (DbId, Key<'a>), to: (DbId, Key<'a>) },
     /// The database is about to be emptied.

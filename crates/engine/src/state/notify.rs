@@ -136,7 +136,7 @@ impl Notifier {
             Effect::Delete { db, key } => generic("del", *db, key.bytes),
             Effect::Expire { db, key } => self.tell(Events::EXPIRED, "expired", *db, key.bytes),
             Effect::Evict { db, key } => self.tell(Events::EVICTED, "evicted", *db, key.bytes),
-            Effect::Move { from, to } => {
+            Effect::Move { from, to, .. } => {
                 self.tell(Events::NEW, "new", to.0, to.1.bytes);
                 let is_move = from.1.bytes == to.1.bytes;
                 generic(if is_move { "move_from" } else { "rename_from" }, from.0, from.1.bytes);

@@ -120,7 +120,7 @@ impl Listener for WatchTable {
             | Effect::Delete { db, key }
             | Effect::Evict { db, key } => self.changed(*db, key, all),
             Effect::Copy { to: (db, key), .. } => self.changed(*db, key, all),
-            Effect::Move { from, to } => {
+            Effect::Move { from, to, .. } => {
                 self.changed(from.0, &from.1, all);
                 self.changed(to.0, &to.1, all);
             }

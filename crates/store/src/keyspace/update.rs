@@ -195,11 +195,13 @@ fn settle_rename(
         op.local.tracked.rename((from_tree.tag, from.1.hash), (to_tree.tag, to.1.hash));
     }
     op.local.deltas.count_deadline(to.0, moved_deadline - i64::from(replaced_deadline));
-    if replaced.is_some_and(|remains| remains.has_expired(op.local.now)) {
+    let has_expired = replaced.is_some_and(|remains| remains.has_expired(op.local.now));
+    if has_expired {
         op.local.expired_count += 1;
         op.announce(Effect::Expire { db: to.0, key: *to.1 });
     }
-    op.announce(Effect::Move { from: (from.0, *from.1), to: (to.0, *to.1) });
+    let replaces = replaced.is_some() && !has_expired;
+    op.announce(Effect::Move { from: (from.0, *from.1), to: (to.0, *to.1), replaces });
     // The value lives on under its new name; the old name and what it replaced do not.
     write::discard(op.keyspace, &Remains { value: None, roots: [None; 2], ..left });
     write::discard(op.keyspace, &Remains { key: None, ..replaced.unwrap_or_default() });

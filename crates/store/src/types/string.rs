@@ -214,8 +214,8 @@ fn looked_beyond() -> Stop {
 
 /// What a range write found.
 enum Wrote {
-    /// Written in place; the value's new length.
-    InPlace(u64),
+    /// Written in place; the value's length before and now.
+    InPlace { before: u64, len_bytes: u64 },
     /// The whole value has to be stored anew: it is in the worker's buffer. With growth to come, or not.
     Rewrite { growing: bool },
 }
@@ -372,7 +372,9 @@ fn store(
     if let NewValue::Incoming(incoming) = value {
         incoming.note_used();
     }
-    op.announce(Effect::Set { db, key: *key, value, deadline, is_new: was != Was::There });
+    let is_new = was != Was::There;
+    let deadline = if is_new && deadline == Deadline::Keep { Deadline::Clear } else { deadline };
+    op.announce(Effect::Set { db, key: *key, value, deadline, is_new });
     Ok(was == Was::There)
 }
 
@@ -383,14 +385,19 @@ fn write_range(op: &mut Op<'_>, db: DbId, key: &Key<'_>, offset: u64, bytes: &[u
     let _lock = op.keyspace.locks.lock_key(&op.local.holder, db, key.hash);
     let tree = retry(|| op.keyspace.tree_or_create(db))?;
     let found = retry(|| write_range_step(op, tree, key, offset, bytes))?;
-    if let Some(Wrote::InPlace(_)) = found {
-        op.local.tracked.touch(tree.tag, key.hash);
-    }
+    let before = match found {
+        Some(Wrote::InPlace { before, .. }) => {
+            op.local.tracked.touch(tree.tag, key.hash);
+            before
+        }
+        Some(Wrote::Rewrite { .. }) => op.local.bytes.len() as u64,
+        None => 0,
+    };
     // No bytes at the start of what is there: at most the encoding changes.
     let is_change = found.is_none() || offset > 0 || !bytes.is_empty();
     let is_new = found.is_none();
     let len_bytes = match found {
-        Some(Wrote::InPlace(len_bytes)) => len_bytes,
+        Some(Wrote::InPlace { len_bytes, .. }) => len_bytes,
         Some(Wrote::Rewrite { growing }) => store_range(op, db, key, offset, bytes, end, growing)?,
         None => {
             op.local.bytes.clear();
@@ -398,6 +405,9 @@ fn write_range(op: &mut Op<'_>, db: DbId, key: &Key<'_>, offset: u64, bytes: &[u
         }
     };
     if is_change {
+        // Of zeros that were filled in before no bytes the last one says all.
+        let is_filled = bytes.is_empty() && offset > before;
+        let (offset, bytes) = if is_filled { (offset - 1, &[0][..]) } else { (offset, bytes) };
         op.announce(Effect::Write { db, key: *key, offset, bytes, is_new });
     }
     Ok(len_bytes)
@@ -470,7 +480,7 @@ fn write_range_step(
             let len_bytes = old.len() as u64;
             leaf.leaf_mut(at.page)?.value_mut(at.slot)[offset as usize..end].copy_from_slice(bytes);
             op.keyspace.trees.order.side.touch(leaf.head.id(), op.local.scratch.tick);
-            return Ok(Some(Wrote::InPlace(len_bytes)));
+            return Ok(Some(Wrote::InPlace { before: len_bytes, len_bytes }));
         }
         RecordValue::Blob(blob) => blob,
         RecordValue::Other { .. } => return Err(Stop::WrongType),
@@ -485,7 +495,8 @@ fn write_range_step(
     if new_blob.pid != blob.pid {
         op.keyspace.blobs.discard(&blob);
     }
-    Ok(Some(Wrote::InPlace(u64::from(new_blob.len_bytes))))
+    let (before, len_bytes) = (u64::from(blob.len_bytes), u64::from(new_blob.len_bytes));
+    Ok(Some(Wrote::InPlace { before, len_bytes }))
 }
 
 /// Lets a record refer to a blob that has changed; it takes the same bytes as before.

@@ -159,7 +159,7 @@ impl Replayed {
             Effect::Deadline { db, key, deadline } => {
                 content.get_mut(&place((db, key))).expect("a deadline of no key").1 = deadline;
             }
-            Effect::Move { from, to } => {
+            Effect::Move { from, to, .. } => {
                 let moved = content.remove(&place(from)).expect("what was moved is not there");
                 content.insert(place(to), moved);
             }

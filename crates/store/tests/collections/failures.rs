@@ -223,7 +223,7 @@ fn touched(effect: &Effect<'_>) -> Touched {
         Effect::Element { db, key, .. } | Effect::Replace { db, key } => of(&[(db, key)]),
         Effect::Deadline { db, key, .. } | Effect::Delete { db, key } => of(&[(db, key)]),
         Effect::Expire { db, key } | Effect::Evict { db, key } => of(&[(db, key)]),
-        Effect::Move { from, to } | Effect::Copy { from, to } => of(&[from, to]),
+        Effect::Move { from, to, .. } | Effect::Copy { from, to } => of(&[from, to]),
         Effect::Flush { .. } | Effect::Swap { .. } => None,
     }
 }

@@ -48,7 +48,7 @@ impl Owned {
             Effect::Delete { db, key } | Effect::Expire { db, key } | Effect::Evict { db, key } => {
                 Owned::Remove(db, key.bytes.to_vec())
             }
-            Effect::Move { from, to } => Owned::Move(place(from), place(to)),
+            Effect::Move { from, to, .. } => Owned::Move(place(from), place(to)),
             Effect::Copy { from, to } => Owned::Copy(place(from), place(to)),
             Effect::Element { .. } | Effect::Replace { .. } => panic!("nobody makes collections here"),
             Effect::Flush { db, .. } => Owned::Flush(db),
