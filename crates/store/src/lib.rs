@@ -28,6 +28,7 @@
 //!   types                 what is particular to each type of values
 //!   handle                access to keys, collections and named trees that takes care of itself
 //!   digest                one number of all data, as Redis reckons it
+//!   stream                changes as Redis commands, and from those to changes
 //!   offline               a page file without a server
 //! ```
 #![forbid(unsafe_code)]
@@ -61,6 +62,7 @@ mod source;
 mod step;
 mod stop;
 mod store;
+pub mod stream;
 mod tree;
 mod types;
 mod value;

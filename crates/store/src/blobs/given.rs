@@ -60,6 +60,15 @@ impl<'a> Bytes<'a> {
         Ok(())
     }
 
+    /// Keeps 256 KB or more in pages as they are for a reader, while the key that refers to them is locked.
+    pub(crate) fn hold(&self) -> Option<Sending> {
+        match self {
+            Bytes::Here(_) => None,
+            Bytes::Incoming(incoming) => incoming.hold(),
+            Bytes::Stored(sending) => sending.hold(),
+        }
+    }
+
     /// How many of them are still to be stored: none of those that have come into their pages.
     pub(crate) fn unstored_bytes(&self) -> usize {
         match self {

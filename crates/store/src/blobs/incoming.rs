@@ -23,6 +23,8 @@ use super::blob::{Blob, BlobPlace};
 use super::bytes::{page_count_of, with_bytes};
 use super::discards::PAGE_ENTRIES;
 use super::garbage::Garbage;
+use super::reach::HEAD_BYTES;
+use super::sending::{Pins, Sending};
 use crate::error::{Fault, OpError};
 use crate::pages::Pages;
 use crate::stop::{retry, Stop};
@@ -32,8 +34,6 @@ use crate::value::MAX_STRING_BYTES;
 const FIRST_PAGES: u32 = 16;
 /// Objects that may be on their way in at a time: they fit a page of a catalog, with those that are being sent.
 const ARRIVING_MAX: usize = PAGE_ENTRIES / 2;
-/// Of a name a leaf has so many bytes at most; they are kept at hand.
-pub(crate) const HEAD_BYTES: usize = 1024;
 /// Shorter values have no object.
 pub(crate) const INCOMING_MIN_BYTES: u64 = 64 * 1024;
 
@@ -41,6 +41,7 @@ pub(crate) const INCOMING_MIN_BYTES: u64 = 64 * 1024;
 pub struct Incoming {
     pages: Arc<Pages>,
     garbage: Arc<Garbage>,
+    pins: Arc<Pins>,
     pid: PageId,
     page_count: u32,
     len_bytes: u64,
@@ -62,6 +63,7 @@ impl Incoming {
     pub(super) fn begin(
         pages: &Arc<Pages>,
         garbage: &Arc<Garbage>,
+        pins: &Arc<Pins>,
         len_bytes: u64,
     ) -> Result<Incoming, OpError> {
         if len_bytes < INCOMING_MIN_BYTES {
@@ -83,10 +85,11 @@ impl Incoming {
             pages.pool.free(guard, page_count);
             Err(Stop::OutOfMemory { limit_bytes: 0 })
         })?;
-        let (pages, garbage) = (pages.clone(), garbage.clone());
+        let (pages, garbage, pins) = (pages.clone(), garbage.clone(), pins.clone());
         Ok(Incoming {
             pages,
             garbage,
+            pins,
             pid,
             page_count,
             len_bytes,
@@ -215,6 +218,13 @@ impl Incoming {
     pub(crate) fn note_used(&self) {
         self.is_used.store(true, Ordering::Relaxed);
         self.garbage.release(self.pid, None);
+    }
+
+    /// Keeps its bytes as they are for a reader of all of them; the key that refers to it is locked. `None` if none does, so that the
+    /// bytes go with this, if they are few, or if too many values are being read so.
+    pub(super) fn hold(&self) -> Option<Sending> {
+        let begin = || Sending::begin_unseen(&self.pages, &self.pins, &self.blob());
+        self.is_used().then(begin).flatten()
     }
 
     /// Where it lies, for what is about to refer to it in the store of these pages.

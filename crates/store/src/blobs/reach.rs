@@ -10,6 +10,8 @@ use crate::stop::{Follow, Stop};
 
 /// Shorter values are copied sooner than read in parts.
 pub const SENDING_MIN_BYTES: u64 = 256 * 1024;
+/// Of a name a leaf has so many bytes at most; they are kept at hand.
+pub(crate) const HEAD_BYTES: usize = 1024;
 /// From so many bytes on they need not be in memory when their reader begins.
 pub(crate) const UNSEEN_MIN_BYTES: u64 = 1 << 20;
 

@@ -22,8 +22,9 @@ use super::blob::{Blob, BlobPlace};
 use super::bytes::{is_far, past_memory};
 use super::discards::PAGE_ENTRIES;
 use super::garbage::Garbage;
-use super::incoming::HEAD_BYTES;
-use super::reach::{add_missing, latch_with, page_at, pages_of, SENDING_MIN_BYTES, UNSEEN_MIN_BYTES};
+use super::reach::{
+    add_missing, latch_with, page_at, pages_of, HEAD_BYTES, SENDING_MIN_BYTES, UNSEEN_MIN_BYTES,
+};
 use crate::error::{Fault, OpError};
 use crate::pages::Pages;
 use crate::stop::{retry, Follow, Stop};
@@ -169,6 +170,12 @@ impl Sending {
 
     pub(crate) fn blob(&self) -> Blob {
         self.blob
+    }
+
+    /// The same for one more reader, of the whole value; the key is locked. `None` as of [`Sending::begin_unseen`].
+    pub(super) fn hold(&self) -> Option<Sending> {
+        let is_whole = self.len_bytes() == self.value_bytes();
+        is_whole.then(|| Sending::begin_unseen(&self.pages, &self.pins, &self.blob)).flatten()
     }
 
     pub(super) fn is_of(&self, pages: &Arc<Pages>) -> bool {

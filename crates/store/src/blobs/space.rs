@@ -57,7 +57,7 @@ impl Blobs {
 
     /// Begins a value whose bytes are still to come; see [`Incoming::begin`].
     pub fn begin_incoming(&self, len_bytes: u64) -> Result<Incoming, OpError> {
-        Incoming::begin(&self.pages, &self.garbage, len_bytes)
+        Incoming::begin(&self.pages, &self.garbage, &self.pins, len_bytes)
     }
 
     /// Where a value lies that has come and that nothing refers to.

@@ -1,0 +1,287 @@
+//! From effects to commands: a listener that makes a unit of each step.
+//!
+//! ```text
+//!             begin                     hear: a command, or more words of one
+//!   (none) ─────────▶ BUILDING a unit ────┐
+//!     ▲                   │  ▲────────────┘
+//!     └───────────────────┘ end: the unit goes to the consumer, with the step's locks held
+//! ```
+//! Steps of cause `Load` make no units: what is read from elsewhere is not part of the stream.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+use super::group::{Building, Many, Word};
+use super::unit::Consumer;
+use crate::blobs::Bytes;
+use crate::effect::{Change, Effect, End};
+use crate::entry::{Deadline, NewValue};
+use crate::listener::{Ear, Listener};
+use crate::rdb::score_text;
+use crate::step::{Cause, Position, Step, WorkerId};
+use crate::DbId;
+
+/// Workers whose units are looked for under one lock are few.
+const SHARD_COUNT: usize = 32;
+
+/// What an encoder has made so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Encoded {
+    pub units: u64,
+    pub commands: u64,
+    /// Without the SELECTs that are put before units.
+    pub bytes: u64,
+    /// Effects that it has heard; counted in debug builds.
+    pub effects: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    units: AtomicU64,
+    commands: AtomicU64,
+    bytes: AtomicU64,
+    effects: AtomicU64,
+}
+
+/// Units of some workers' steps.
+#[derive(Default)]
+struct Shard {
+    building: Vec<(WorkerId, Building)>,
+    spare: Vec<Building>,
+}
+
+/// Makes units of a store's steps for a consumer; see the module.
+pub struct Encoder<C> {
+    consumer: C,
+    shards: [Mutex<Shard>; SHARD_COUNT],
+    ear: OnceLock<Ear>,
+    counts: Counts,
+}
+
+impl<C: Consumer> Encoder<C> {
+    /// One that hears nothing before [`Encoder::start`].
+    pub fn new(consumer: C) -> Encoder<C> {
+        Encoder {
+            consumer,
+            shards: std::array::from_fn(|_| Mutex::default()),
+            ear: OnceLock::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// From now on the consumer gets units. To be called after [`crate::Store::listen`], while no step is under way: before there
+    /// are workers, or by one that is alone.
+    pub fn start(&self) {
+        self.ear.get().into_iter().for_each(Ear::open);
+    }
+
+    /// Until [`Encoder::start`] the consumer gets nothing, and changes cost nothing. To be called as that is.
+    pub fn stop(&self) {
+        self.ear.get().into_iter().for_each(Ear::close);
+    }
+
+    pub fn consumer(&self) -> &C {
+        &self.consumer
+    }
+
+    pub fn encoded(&self) -> Encoded {
+        Encoded {
+            units: self.counts.units.load(Ordering::Relaxed),
+            commands: self.counts.commands.load(Ordering::Relaxed),
+            bytes: self.counts.bytes.load(Ordering::Relaxed),
+            effects: self.counts.effects.load(Ordering::Relaxed),
+        }
+    }
+
+    fn shard(&self, worker: WorkerId) -> &Mutex<Shard> {
+        &self.shards[worker.0 as usize % SHARD_COUNT]
+    }
+
+    fn hand_over(&self, building: &mut Building) {
+        match building.finish() {
+            Ok(None) => {}
+            Err(error) => self.consumer.fail(&error),
+            Ok(Some(unit)) => {
+                self.counts.units.fetch_add(1, Ordering::Relaxed);
+                self.counts.commands.fetch_add(unit.command_count(), Ordering::Relaxed);
+                self.counts.bytes.fetch_add(unit.len_bytes(), Ordering::Relaxed);
+                self.consumer.append(unit);
+            }
+        }
+    }
+}
+
+impl<C: Consumer> Listener for Encoder<C> {
+    fn attend(&self, ear: Ear) {
+        // A listener attends once.
+        let _ = self.ear.set(ear);
+    }
+
+    fn begin(&self, step: &Step) {
+        if step.cause == Cause::Load {
+            return;
+        }
+        let mut shard = self.shard(step.worker).lock();
+        let mut building = shard.spare.pop().unwrap_or_default();
+        building.clear();
+        shard.building.push((step.worker, building));
+    }
+
+    fn hear(&self, step: &Step, effect: &Effect<'_>) {
+        if cfg!(debug_assertions) {
+            self.counts.effects.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut shard = self.shard(step.worker).lock();
+        if let Some((_, building)) = shard.building.iter_mut().find(|(worker, _)| *worker == step.worker) {
+            encode(building, effect);
+        }
+    }
+
+    fn end(&self, step: &Step, _: Position) {
+        let taken = {
+            let mut shard = self.shard(step.worker).lock();
+            let index = shard.building.iter().position(|(worker, _)| *worker == step.worker);
+            index.map(|index| shard.building.swap_remove(index).1)
+        };
+        if let Some(mut building) = taken {
+            self.hand_over(&mut building);
+            self.shard(step.worker).lock().spare.push(building);
+        }
+    }
+}
+
+fn encode(to: &mut Building, effect: &Effect<'_>) {
+    match *effect {
+        Effect::Set { db, key, value, deadline, .. } => set(to, (db, key.bytes), value, deadline),
+        Effect::Write { db, key, offset, bytes, is_new } => {
+            write(to, (db, key.bytes), (offset, bytes), is_new)
+        }
+        Effect::Element { db, key, change, .. } => element(to, (db, key.bytes), change),
+        Effect::Deadline { db, key, deadline: Some(deadline) } => {
+            to.one(Some(db), b"PEXPIREAT", &[key.bytes.into(), Word::Number(deadline)]);
+        }
+        Effect::Deadline { db, key, deadline: None } => to.one(Some(db), b"PERSIST", &[key.bytes.into()]),
+        Effect::Replace { db, key }
+        | Effect::Delete { db, key }
+        | Effect::Expire { db, key }
+        | Effect::Evict { db, key } => delete(to, db, key.bytes),
+        Effect::Move { from, to: other, replaces } => {
+            rename(to, (from.0, from.1.bytes), (other.0, other.1.bytes), replaces);
+        }
+        Effect::Copy { from, to: other } => copy(to, (from.0, from.1.bytes), (other.0, other.1.bytes)),
+        Effect::Flush { db, .. } => to.one(Some(db), b"FLUSHDB", &[]),
+        Effect::Swap { a, b, .. } => to.one(None, b"SWAPDB", &[number(a), number(b)]),
+    }
+}
+
+fn number(db: DbId) -> Word<'static> {
+    Word::Number(db.0.into())
+}
+
+fn delete(to: &mut Building, db: DbId, key: &[u8]) {
+    to.drop_last_of(db, key);
+    to.many(db, key, Many::Delete, &[]);
+}
+
+fn set(to: &mut Building, (db, key): (DbId, &[u8]), value: NewValue<'_>, deadline: Deadline) {
+    let value = match value {
+        NewValue::Int(value) => Word::Number(value),
+        NewValue::Bytes { bytes, .. } => bytes.into(),
+        NewValue::Incoming(incoming) => Word::Bytes(Bytes::Incoming(incoming)),
+    };
+    // With KEEPTTL the deadline of what was there would come back.
+    if deadline != Deadline::Keep {
+        to.drop_last_of(db, key);
+    }
+    let (key, option): (Word<'_>, &[u8]) = (key.into(), b"KEEPTTL");
+    match deadline {
+        Deadline::Clear => to.one(Some(db), b"SET", &[key, value]),
+        Deadline::Keep => to.one(Some(db), b"SET", &[key, value, option.into()]),
+        Deadline::At(deadline) => {
+            let option: &[u8] = b"PXAT";
+            to.one(Some(db), b"SET", &[key, value, option.into(), Word::Number(deadline)]);
+        }
+    }
+}
+
+/// No bytes make a string that was not there, and change none that was.
+fn write(to: &mut Building, (db, key): (DbId, &[u8]), (offset, bytes): (u64, &[u8]), is_new: bool) {
+    match (bytes, is_new) {
+        ([], true) => return set(to, (db, key), NewValue::Bytes { bytes, raw: true }, Deadline::Clear),
+        ([], false) => return,
+        _ => {}
+    }
+    let offset = Word::Number(i64::try_from(offset).unwrap_or(i64::MAX));
+    to.one(Some(db), b"SETRANGE", &[key.into(), offset, bytes.into()]);
+}
+
+fn rename(to: &mut Building, from: (DbId, &[u8]), target: (DbId, &[u8]), replaces: bool) {
+    if from.0 == target.0 {
+        return to.one(Some(from.0), b"RENAME", &[from.1.into(), target.1.into()]);
+    }
+    if from.1 != target.1 {
+        copy(to, from, target);
+        return delete(to, from.0, from.1);
+    }
+    if replaces {
+        delete(to, target.0, target.1);
+    }
+    to.one(Some(from.0), b"MOVE", &[from.1.into(), number(target.0)]);
+}
+
+fn copy(to: &mut Building, from: (DbId, &[u8]), target: (DbId, &[u8])) {
+    if from == target {
+        return;
+    }
+    let (in_db, replace): (&[u8], &[u8]) = (b"DB", b"REPLACE");
+    let words = [from.1.into(), target.1.into(), in_db.into(), number(target.0), replace.into()];
+    to.one(Some(from.0), b"COPY", &words);
+}
+
+fn element(to: &mut Building, (db, key): (DbId, &[u8]), change: Change<'_>) {
+    let mut many = |many, words: &[Word<'_>]| to.many(db, key, many, words);
+    match change {
+        Change::Field { field, value, deadline } => to.field((db, key), (field, value), deadline),
+        Change::FieldDeadline { field, deadline: Some(at) } => to.field_deadline((db, key), field, at),
+        Change::FieldDeadline { field, deadline: None } => many(Many::HashPersist, &[Word::Bytes(field)]),
+        Change::FieldRemoved { field } | Change::FieldExpired { field } => {
+            many(Many::HashDelete, &[Word::Bytes(field)]);
+        }
+        Change::Member { member } => many(Many::SetAdd, &[Word::Bytes(member)]),
+        Change::MemberRemoved { member } => many(Many::SetRemove, &[Word::Bytes(member)]),
+        Change::Scored { member, score } => {
+            let score = score_text(score);
+            many(Many::ScoredAdd, &[score.as_bytes().into(), Word::Bytes(member)]);
+        }
+        Change::ScoredRemoved { member } => many(Many::ScoredRemove, &[Word::Bytes(member)]),
+        Change::Pushed { end, item } => many(Many::Push(end), &[Word::Bytes(item)]),
+        Change::Popped { end, item_count } => pop(to, (db, key), end, item_count),
+        Change::Item { index, item } => {
+            let index = Word::Number(i64::try_from(index).unwrap_or(i64::MAX));
+            to.one(Some(db), b"LSET", &[key.into(), index, Word::Bytes(item)]);
+        }
+        Change::ItemInserted { is_before, pivot, item } => {
+            let side: &[u8] = if is_before { b"BEFORE" } else { b"AFTER" };
+            let words = [key.into(), side.into(), Word::Bytes(pivot), Word::Bytes(item)];
+            to.one(Some(db), b"LINSERT", &words);
+        }
+        Change::ItemsRemoved { item, count } => {
+            to.one(Some(db), b"LREM", &[key.into(), Word::Number(count), Word::Bytes(item)]);
+        }
+    }
+}
+
+fn pop(to: &mut Building, (db, key): (DbId, &[u8]), end: End, item_count: u64) {
+    let count = i64::try_from(item_count).unwrap_or(i64::MAX - 1);
+    let key = key.into();
+    match (end, count) {
+        // A trim that takes nothing is told as well.
+        (_, 0) => {}
+        (End::Left, 1) => to.one(Some(db), b"LPOP", &[key]),
+        (End::Right, 1) => to.one(Some(db), b"RPOP", &[key]),
+        (End::Left, _) => to.one(Some(db), b"LTRIM", &[key, Word::Number(count), Word::Number(-1)]),
+        (End::Right, _) => to.one(Some(db), b"LTRIM", &[key, Word::Number(0), Word::Number(-count - 1)]),
+    }
+}
