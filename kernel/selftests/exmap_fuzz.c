@@ -220,11 +220,14 @@ static void touches(unsigned int i)
 
 static void others(unsigned int i)
 {
-	struct exmap_statistics statistics = { .size = draw(8) ? sizeof(statistics) : odd_number(), .version = EXMAP_VERSION };
+	/* as much room as any size that is taken asks for: the rest is cleared */
+	union { struct exmap_statistics all; char room[EXMAP_PAGE_SIZE]; } statistics;
 	pid_t child;
 
 	switch (draw(4)) {
 	case 0:
+		statistics.all.size = draw(8) ? sizeof(statistics.all) : odd_number();
+		statistics.all.version = EXMAP_VERSION;
 		ioctl(shared.fd[i], EXMAP_STATISTICS, draw(16) ? &statistics : (void *)odd_number());
 		break;
 	case 1:
