@@ -332,6 +332,14 @@ impl Worker {
     /// exclusive. Single-key operations lock for themselves unless the caller holds a lock set; a further lock
     /// set within one is empty.
     pub fn lock(&mut self, keys: &[(DbId, Key<'_>)], write: bool) -> Locks {
+        if self.local.waits {
+            // A worker that rests has no key to itself without a lock. If sharing cannot begin, the operation says so.
+            let here = self.come_here();
+            let at_work = here.begin();
+            if at_work.is_ok() {
+                let _ = self.begin_sharing();
+            }
+        }
         self.keyspace().locks.lock_keys(&self.local.holder, keys, write)
     }
 

@@ -36,6 +36,28 @@ fn any_number_of_workers_and_handles_may_be_in_a_thread() {
     });
 }
 
+/// Keys that a worker locks before its first operation are locked, also if it has been the only one until then.
+#[test]
+fn a_worker_that_has_been_alone_locks_what_it_says() {
+    let dir = TempDir::new("locks-alone");
+    let store = open(&dir, Options::default());
+    let mut worker = store.worker();
+    let key = worker.key(b"k");
+    let locks = worker.lock(&[(DB, key)], true);
+    let (told, has_set) = mpsc::channel();
+    let other = store.clone();
+    let sets = std::thread::spawn(move || {
+        set(&mut other.worker(), "k", b"other").unwrap();
+        told.send(()).unwrap();
+    });
+    assert!(has_set.recv_timeout(Duration::from_millis(200)).is_err(), "the key is locked");
+    set(&mut worker, "k", b"own").unwrap();
+    drop(locks);
+    in_time("the other worker", move || has_set.recv().unwrap());
+    sets.join().unwrap();
+    assert_eq!(get(&mut worker, "k").unwrap(), Some(b"other".to_vec()));
+}
+
 /// E7c: nobody waits for a thread that sleeps between two calls; it wakes only when all others have gone on.
 #[test]
 fn nobody_waits_for_a_worker_that_sleeps() {
