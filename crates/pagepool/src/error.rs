@@ -14,7 +14,7 @@ use crate::PageId;
 pub enum Restart {
     /// A latch was held or a version changed: run the operation again from its beginning.
     Contended,
-    /// The page must be read from the page file first ([`crate::Pool::load`]).
+    /// The page must be read from the page file first ([`crate::Residency::load`]).
     Fault(PageId),
     /// The page must be read from the page file first, but everything in memory is needed there: it cannot be written.
     NoRoom,

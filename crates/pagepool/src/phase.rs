@@ -55,7 +55,7 @@ impl Drop for Looking {
 }
 
 /// While it lives, this thread must come to the end of what it does: whatever memory says, it is told which pages are missing,
-/// and brings them in ([`crate::Pool::load_at_once`]).
+/// and brings them in ([`crate::Residency::load_at_once`]).
 #[must_use]
 pub struct Carrying {
     before: Phase,

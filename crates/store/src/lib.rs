@@ -108,4 +108,4 @@ pub use types::{
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use walk::{CollectionView, Lost, Value, ViewEntry};
-pub use worker::{Alone, Worker};
+pub use worker::{Alone, Database, OwnSteps, Worker};

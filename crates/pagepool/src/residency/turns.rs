@@ -130,7 +130,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// By which others call it ([`crate::Pool::when_turn`]).
+    /// By which others call it ([`crate::Turns::when_come`]).
     pub fn number(&self) -> u64 {
         self.number
     }
