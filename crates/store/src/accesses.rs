@@ -1,4 +1,4 @@
-//! What a store knows of the accesses to its keys, for those who evict.
+//! What a store knows of the accesses to its keys, for eviction.
 
 use crate::keyspace::Keyspace;
 use crate::{Access, DbId, Tracking, UnixMillis};

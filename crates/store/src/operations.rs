@@ -46,7 +46,7 @@ impl Operations {
     }
 }
 
-/// The operations of a worker, for those who hold what they are against what is said of a command.
+/// The operations of a worker, to be held against what is said of a command.
 pub struct Counting<'w> {
     pub(crate) operations: &'w mut Operations,
     /// The worker's changes so far.

@@ -15,7 +15,7 @@ use crate::state::token::Token;
 pub struct Closed;
 
 pub enum Request {
-    /// There is a new client, to whom what is for it is given.
+    /// There is a new client. What comes for the client goes to this sender.
     Connect(Arc<ClientInfo>, Sender<Given>),
     /// Bytes of commands have come.
     Execute(Token, Vec<u8>),

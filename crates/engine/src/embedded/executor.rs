@@ -37,7 +37,7 @@ pub struct Executor {
     config_version: u64,
     chores: Chores,
     guests: HashMap<Token, Guest>,
-    /// Those who have something to be executed.
+    /// Clients with requests that are to be executed.
     ready: Vec<Token>,
     messages: Vec<Message>,
     ranges: Vec<ArgRange>,

@@ -198,7 +198,7 @@ impl Selected {
         self.0 = unit.last_db;
     }
 
-    /// From here on the stream may be replayed by one who does not know what is before: the next unit has a SELECT.
+    /// From here on the stream may be replayed without what is before: the next unit has a SELECT.
     pub fn cut(&mut self) {
         self.0 = None;
     }
