@@ -9,7 +9,8 @@
 //! The *last arriver* runs the action, so a cut does not wait for the scheduler to wake the initiator. No guard
 //! lives across `quiesce` (invariant B1), and an initiator holds no latch or lock that a member may want (B2).
 //! While a member holds the barrier nobody else runs and no other action is let in (B3). A member that does not come is
-//! named, and a request that has a limit is given up after that (B4).
+//! named, and a request that has a limit is given up after that (B4). What a member does while it waits touches nothing that
+//! others may change then (B6).
 
 use std::any::Any;
 use std::cell::Cell;
@@ -31,6 +32,8 @@ const RUNNING: u32 = 1;
 
 /// Arrived members spin this long before they sleep: the usual cut is over by then.
 const SPIN_BEFORE_SLEEP: Duration = Duration::from_micros(20);
+/// How often a member that waits does what it has to do meanwhile.
+const MEANWHILE_PERIOD: Duration = Duration::from_millis(10);
 /// A thread that a request has waited for so long is named in the log.
 const NAME_AFTER: Duration = Duration::from_secs(1);
 
@@ -438,15 +441,39 @@ impl Member {
         light_fence();
     }
 
+    /// The same where that takes no wait; if it would take one it has not happened, and the result is false.
+    #[inline(always)]
+    pub fn try_quiesce(&self) -> bool {
+        let is_free = !self.barrier.requested.load(Ordering::Relaxed);
+        if is_free {
+            self.count_turn();
+        }
+        is_free
+    }
+
+    /// As [`Member::quiesce`]. Once it has stood still for 10 ms, and every 10 ms from then on, it calls `meanwhile`, which may
+    /// touch nothing that others change while it is quiescent (B6).
+    #[cold]
+    pub fn quiesce_meanwhile(&self, meanwhile: &mut dyn FnMut()) {
+        match self.barrier.requested.load(Ordering::Relaxed) {
+            true => self.stand_by_meanwhile(Some(meanwhile)),
+            false => self.count_turn(),
+        }
+    }
+
     #[cold]
     fn stand_by(&self) {
+        self.stand_by_meanwhile(None);
+    }
+
+    fn stand_by_meanwhile(&self, meanwhile: Option<&mut dyn FnMut()>) {
         if !self.is_running() || self.barrier.is_held_here() {
             return;
         }
         self.count_turn();
         let since = Instant::now();
         self.leave();
-        self.enter();
+        self.enter_meanwhile(meanwhile);
         self.barrier.worker_wait.record(since.elapsed());
     }
 
@@ -457,6 +484,17 @@ impl Member {
     /// # Errors
     /// As of [`Barrier::run`].
     pub fn stop_others(&self) -> Result<Option<Standstill>, Late> {
+        self.stop_others_meanwhile(None)
+    }
+
+    /// The same. While another thread has stopped this one it calls `meanwhile` as [`Member::quiesce_meanwhile`] does.
+    ///
+    /// # Errors
+    /// As of [`Barrier::run`].
+    pub fn stop_others_meanwhile(
+        &self,
+        meanwhile: Option<&mut dyn FnMut()>,
+    ) -> Result<Option<Standstill>, Late> {
         let barrier = &self.barrier;
         if barrier.is_held_here() {
             return Ok(None);
@@ -464,7 +502,7 @@ impl Member {
         let rests = (!self.is_running()).then(|| self.state.clone());
         let is_resting = rests.is_some();
         self.leave();
-        match self.hold(rests) {
+        match self.hold(rests, meanwhile) {
             Ok(standstill) => {
                 // For threads that wait for turns it runs. The barrier does not look at members while it is held.
                 self.state.state.store(RUNNING, Ordering::SeqCst);
@@ -481,17 +519,38 @@ impl Member {
     }
 
     /// OPEN → HELD, when it is this thread's turn.
-    fn hold(&self, rests: Option<Arc<MemberState>>) -> Result<Standstill, Late> {
+    fn hold(
+        &self,
+        rests: Option<Arc<MemberState>>,
+        meanwhile: Option<&mut dyn FnMut()>,
+    ) -> Result<Standstill, Late> {
         let barrier = &self.barrier;
-        let turn = match barrier.patience() {
-            None => barrier.initiator.lock_arc(),
-            Some(limit) => {
-                barrier.initiator.try_lock_arc_for(limit).ok_or_else(|| barrier.held_for(limit))?
-            }
+        let turn = match meanwhile {
+            Some(meanwhile) => self.await_turn(meanwhile)?,
+            None => match barrier.patience() {
+                None => barrier.initiator.lock_arc(),
+                Some(limit) => {
+                    barrier.initiator.try_lock_arc_for(limit).ok_or_else(|| barrier.held_for(limit))?
+                }
+            },
         };
-        barrier.request(Action::Hold(thread::current().id(), name_of_this()));
+        barrier.request(Action::Hold(thread::current().id(), self.state.thread().clone()));
         barrier.wait_for_hold()?;
         Ok(Standstill { barrier: barrier.clone(), rests, _turn: turn })
+    }
+
+    /// Waits until no other thread is an initiator.
+    fn await_turn(&self, meanwhile: &mut dyn FnMut()) -> Result<ArcMutexGuard<RawMutex, ()>, Late> {
+        let (barrier, since) = (&self.barrier, Instant::now());
+        loop {
+            if let Some(turn) = barrier.initiator.try_lock_arc_for(MEANWHILE_PERIOD) {
+                return Ok(turn);
+            }
+            meanwhile();
+            if let Some(limit) = barrier.patience().filter(|limit| since.elapsed() >= *limit) {
+                return Err(barrier.held_for(limit));
+            }
+        }
     }
 
     /// Whether this thread has stopped the others.
@@ -509,6 +568,19 @@ impl Member {
         // Also where `f` panics: the caller goes on as it was.
         let _back = Back(self);
         f()
+    }
+
+    /// The same; while others go on afterwards it calls `meanwhile` as [`Member::quiesce_meanwhile`] does.
+    pub fn idle_meanwhile<R>(&self, f: impl FnOnce() -> R, meanwhile: &mut dyn FnMut()) -> R {
+        if !self.is_running() || self.barrier.is_held_here() {
+            return f();
+        }
+        self.leave();
+        let back = Back(self);
+        let result = f();
+        std::mem::forget(back);
+        self.enter_meanwhile(Some(meanwhile));
+        result
     }
 
     /// The same, and if this thread has stopped the others, who waits for turns does not wait for it meanwhile. Nobody is let in.
@@ -550,6 +622,10 @@ impl Member {
 
     /// QUIESCENT → RUNNING, unless an action is requested; then after it.
     fn enter(&self) {
+        self.enter_meanwhile(None);
+    }
+
+    fn enter_meanwhile(&self, mut meanwhile: Option<&mut dyn FnMut()>) {
         loop {
             self.state.state.store(RUNNING, Ordering::SeqCst);
             // A thread that has stopped the others is let in.
@@ -557,20 +633,31 @@ impl Member {
                 return;
             }
             self.leave();
-            self.wait_for_release();
+            self.wait_for_release(&mut meanwhile);
         }
     }
 
-    fn wait_for_release(&self) {
+    fn wait_for_release(&self, meanwhile: &mut Option<&mut dyn FnMut()>) {
         let since = Instant::now();
         while self.barrier.requested.load(Ordering::Acquire) {
             if since.elapsed() < SPIN_BEFORE_SLEEP {
                 std::hint::spin_loop();
                 continue;
             }
+            if let Some(meanwhile) = meanwhile.as_deref_mut().filter(|_| since.elapsed() >= MEANWHILE_PERIOD)
+            {
+                // Not under the lock, which others take to let this member go.
+                meanwhile();
+            }
             let mut pending = self.barrier.pending.lock();
-            if self.barrier.requested.load(Ordering::Acquire) {
-                self.barrier.released.wait(&mut pending);
+            if !self.barrier.requested.load(Ordering::Acquire) {
+                return;
+            }
+            match meanwhile {
+                None => self.barrier.released.wait(&mut pending),
+                Some(_) => {
+                    self.barrier.released.wait_for(&mut pending, MEANWHILE_PERIOD);
+                }
             }
         }
     }

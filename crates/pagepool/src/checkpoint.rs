@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::device::PageBuf;
 use crate::page::Epoch;
-use crate::pagefile::{CheckpointWriter, CommitStats, PageFile, Spilled, UserHeader};
+use crate::pagefile::{CheckpointWriter, CommitStats, CutHeader, PageFile, Spilled, UserHeader};
 use crate::pool::Pool;
 use crate::snapshot::{FrameWish, Progress, Sink, Spill, SpilledImage, StreamPlan};
 use crate::{BarrierTimes, CheckpointError, PageBytes, PageId};
@@ -80,17 +80,20 @@ impl Pool {
         at_cut: impl FnOnce() -> Result<UserHeader, CheckpointError> + Send + 'static,
         progress: &Progress,
     ) -> Result<CheckpointStats, CheckpointError> {
-        self.checkpoint_telling(at_cut, || (), progress)
+        let at_cut = move || at_cut().map(CutHeader::from);
+        self.checkpoint_telling(at_cut, || (), |_| Ok(()), progress)
     }
 
-    /// The same; calls `after_cut` as soon as the cut has been taken, outside of the barrier.
+    /// The same; calls `after_cut` as soon as the cut has been taken, outside of the barrier, and `before_commit` when all pages
+    /// have been handed over: until that has returned nothing names the checkpoint, and if it fails nothing ever does (J11).
     ///
     /// # Errors
     /// As of [`Pool::checkpoint`]; before the cut, `after_cut` is not called.
     pub fn checkpoint_telling(
         self: &Arc<Self>,
-        at_cut: impl FnOnce() -> Result<UserHeader, CheckpointError> + Send + 'static,
+        at_cut: impl FnOnce() -> Result<CutHeader, CheckpointError> + Send + 'static,
         after_cut: impl FnOnce(),
+        before_commit: impl FnOnce(&CutHeader) -> Result<(), CheckpointError>,
         progress: &Progress,
     ) -> Result<CheckpointStats, CheckpointError> {
         let since = Instant::now();
@@ -113,7 +116,8 @@ impl Pool {
         let sweep = cut_at.elapsed();
         self.supply().settle_frees(cut);
         let healed = streamed.and_then(|()| self.scrubbing().heal(self.residency(), &writer, cut));
-        let committed = healed.and_then(|healed| Ok((writer.commit(&header)?, healed)));
+        let ready = healed.and_then(|healed| before_commit(&header).map(|()| healed));
+        let committed = ready.and_then(|healed| Ok((writer.commit(header)?, healed)));
         self.core().frames.discard_if_idle(&frame_wish(self));
         let (commit, healed) = committed?;
         *durable = cut;

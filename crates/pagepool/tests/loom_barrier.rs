@@ -194,6 +194,8 @@ enum Mistake {
     NoTouch,
     /// A handle that comes beside a worker without locks does not wait for it.
     SharesAtOnce,
+    /// What a member does while it waits looks at what others change.
+    LooksMeanwhile,
 }
 
 thread_local! {
@@ -310,6 +312,50 @@ fn work(world: &Arc<World>) {
     world.command();
     member.quiesce();
     world.command();
+}
+
+/// A worker that does something of its own while it stands still; at most once.
+struct Aside {
+    world: Arc<World>,
+    own: Option<Box<u32>>,
+}
+
+impl Aside {
+    fn pass(&mut self) {
+        // Nobody but this thread has it (B6).
+        drop(self.own.take());
+        if is_spoilt(Mistake::LooksMeanwhile) {
+            self.world.command();
+            thread::yield_now();
+            self.world.command();
+        }
+    }
+}
+
+fn stand_aside(world: &Arc<World>) {
+    let mut aside = Aside { world: world.clone(), own: Some(Box::new(0)) };
+    let member = world.barrier.join();
+    world.command();
+    member.quiesce_meanwhile(&mut || aside.pass());
+    world.command();
+    member.idle_meanwhile(|| (), &mut || aside.pass());
+    world.command();
+}
+
+/// A worker that wants to stop others while another one may have stopped it.
+fn stop_others_aside(world: &Arc<World>) {
+    let mut aside = Aside { world: world.clone(), own: Some(Box::new(0)) };
+    let member = world.barrier.join();
+    let standstill = member.stop_others_meanwhile(Some(&mut || aside.pass())).unwrap().unwrap();
+    world.change();
+    drop(standstill);
+    world.command();
+}
+
+fn standing_aside(mistake: Mistake) {
+    explore(mistake, &[World::cut, stand_aside], 1);
+    explore(mistake, &[stop_others, stand_aside], 2);
+    explore(mistake, &[stop_others_aside, stand_aside], 1);
 }
 
 /// A worker that has nothing to do for a while.
@@ -536,7 +582,7 @@ fn two_handles(mistake: Mistake) {
     explore_keys(mistake, &[Keys::handle, Keys::handle], 2);
 }
 
-const MODELS: [fn(Mistake); 13] = [
+const MODELS: [fn(Mistake); 14] = [
     impatience,
     panics,
     handle_beside_batch,
@@ -547,6 +593,7 @@ const MODELS: [fn(Mistake); 13] = [
     standstill_beside_worker,
     standstill_beside_cut,
     two_standstills,
+    standing_aside,
     eviction_beside_workers,
     eviction_beside_standstill,
     eviction_beside_action,
@@ -560,7 +607,7 @@ fn nobody_runs_beside_an_action() {
 /// The checker finds what goes wrong: each model can fail.
 #[test]
 fn every_mistake_is_found() {
-    let cases: [(Mistake, fn(Mistake)); 17] = [
+    let cases: [(Mistake, fn(Mistake)); 19] = [
         (Mistake::LostWakeUp, impatience),
         (Mistake::LostWakeUp, panics),
         (Mistake::SharesAtOnce, handle_beside_batch),
@@ -573,6 +620,8 @@ fn every_mistake_is_found() {
         (Mistake::NoTotalOrder, standstill_beside_worker),
         (Mistake::LostWakeUp, standstill_beside_cut),
         (Mistake::LostWakeUp, two_standstills),
+        (Mistake::LostWakeUp, standing_aside),
+        (Mistake::LooksMeanwhile, standing_aside),
         (Mistake::NoGrace, eviction_beside_workers),
         (Mistake::NoTouch, eviction_beside_workers),
         (Mistake::NoFenceBetweenTurns, eviction_beside_workers),

@@ -241,9 +241,9 @@ fn beside_a_checkpoint(kind: SnapshotKind, meanwhile: Meanwhile, found_before: b
     });
     let after_cut = hold.clone();
     device.before_op(Arc::new(move |_| hold()));
-    let header = || Ok([0; USER_HEADER_BYTES]);
+    let header = || Ok([0; USER_HEADER_BYTES].into());
     let saving = thread::spawn(move || {
-        saver.checkpoint_telling(header, || after_cut(), &Progress::default()).unwrap();
+        saver.checkpoint_telling(header, || after_cut(), |_| Ok(()), &Progress::default()).unwrap();
     });
     while !gate.has_visitor() && !saving.is_finished() {
         thread::yield_now();
@@ -345,13 +345,13 @@ fn only_what_fits_the_checksum_is_written_anew() {
     let wrong = PageBuf([199; PAGE_SIZE]);
     writer.rewrite_pages(&[(small, &wrong.0)]).unwrap();
     assert!(!writer.has_anew(small));
-    writer.commit(&[0; USER_HEADER_BYTES]).unwrap();
+    writer.commit([0; USER_HEADER_BYTES]).unwrap();
     assert_eq!(file(&pool).slot_of(small), before);
     // Nor what the checkpoint frees: that would bring the page back.
     let writer = pool.file().unwrap().begin_checkpoint().unwrap();
     writer.free_page(small).unwrap();
     writer.rewrite_pages(&[(small, &PageBuf([200; PAGE_SIZE]).0)]).unwrap();
-    writer.commit(&[0; USER_HEADER_BYTES]).unwrap();
+    writer.commit([0; USER_HEADER_BYTES]).unwrap();
     assert!(!file(&pool).is_mapped(small));
 }
 

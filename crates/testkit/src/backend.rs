@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 /// How pools in tests find the bytes of their pages: as this variable says.
 const POOL_BACKEND: &str = "STILLFRAME_POOL_BACKEND";
+/// Whether servers keep a log, and when that is synced: a value of `appendfsync`.
+const LOG_POLICY: &str = "STILLFRAME_APPENDFSYNC";
 /// Whether maps of the kernel module exmap are simulated.
 const SIMULATED_EXMAP: &str = "STILLFRAME_SIMULATED_EXMAP";
 
@@ -27,6 +29,14 @@ pub fn pool_backend_name() -> Option<String> {
 #[must_use]
 pub fn pool_backend_flags() -> [String; 2] {
     ["--pool-backend".to_owned(), pool_backend_name().unwrap_or_else(|| "vmcache".to_owned())]
+}
+
+/// Flags for a server whose suite is to run with a log, as `STILLFRAME_APPENDFSYNC` says; none without the variable. What a test asks for
+/// itself comes after them.
+#[must_use]
+pub fn log_flags() -> Vec<String> {
+    let Ok(policy) = std::env::var(LOG_POLICY) else { return Vec::new() };
+    ["--appendonly", "yes", "--appendfsync", &policy].map(str::to_owned).to_vec()
 }
 
 /// Whether this suite has been told to do without the module.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::address::{Address, Port};
-use crate::backend::pool_backend_name;
+use crate::backend::{log_flags, pool_backend_name};
 use crate::find_program;
 use crate::process::{Process, Ready};
 
@@ -97,6 +97,7 @@ impl Launch {
         command.args(["--save", "", "--dir"]).arg(&self.dir);
         if self.program.file_stem().is_some_and(|name| name == "stillframe-server") {
             command.args(pool_backend_name().iter().flat_map(|name| ["--pool-backend", name]));
+            command.args(log_flags());
         }
         command.args(&self.args).stdin(Stdio::null());
         if let Some(user) = self.user {

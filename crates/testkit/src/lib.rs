@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use address::{Address, Port, Stream};
-pub use backend::{pool_backend, pool_backend_flags, pool_backend_name, simulates_exmap};
+pub use backend::{log_flags, pool_backend, pool_backend_flags, pool_backend_name, simulates_exmap};
 pub use client::Client;
 pub use dir::TempDir;
 pub use launch::{mortal, Launch};
@@ -30,7 +30,7 @@ pub use refusal::{refuse, with_refused, SystemCall, IO_URING};
 pub use reply::{encode, encoded, Reply};
 
 /// Longer than any start or reply takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The seed of a random test: `STILLFRAME_SEED`, or a fresh one. Printed, so that a failure can be replayed.
 #[must_use]

@@ -7,15 +7,15 @@ use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, CWD};
-use rustix::io::Errno;
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, CWD};
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::bell::Bell;
 use super::buf::PageBuf;
 use super::crew::Crew;
 use super::lent::Lent;
 use super::meter::{Direction, IoReport, Meter};
-use super::options::{DirectIo, IoEngine, IoOptions};
+use super::options::{DirectIo, IoEngine, IoOptions, SyncMethod};
 use super::ring::{Rings, Step};
 use super::ring_stream;
 use super::seam::{
@@ -124,15 +124,19 @@ impl FileDevice {
     pub fn publish(self, path: &Path) -> Result<FileDevice, DeviceError> {
         let name = path.display().to_string();
         let fail = |errno| os_error(&name, DeviceOp::Name, 0, 0, errno);
-        match rustix::fs::renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
-            // The file system has no such call: nobody else is at work in a locked directory.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rustix::fs::rename(&self.path, path),
-            result => result,
-        }
-        .map_err(fail)?;
+        rename_file(&self.path, path).map_err(fail)?;
         sync_parent(path).map_err(fail)?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Ok(FileDevice { path, name, ..self })
+    }
+
+    /// Sees to it that reads show what the disk has, where they go through the page cache: after a failed sync that may have
+    /// what the disk does not.
+    pub(super) fn forget_cached(&self) {
+        if !self.is_direct {
+            // Advice: what the system does not follow, nobody can force.
+            let _ = rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed);
+        }
     }
 
     /// The descriptor by which these are read: all of them are in the map, or none is.
@@ -276,6 +280,34 @@ impl Device for FileDevice {
             let first = rustix::io::pwritev(&self.fd, &bufs[..now], offset);
             self.end_write(offset, bufs, first)
         })
+    }
+
+    fn write_durably(
+        &self,
+        offset: u64,
+        bufs: &[IoSlice<'_>],
+        method: SyncMethod,
+    ) -> Result<(), DeviceError> {
+        debug_assert!(bufs.iter().all(|buf| aligned(buf.as_ptr(), buf.len())) && offset_aligned(offset));
+        if method != SyncMethod::Dsync || bufs.len() > MOST_BUFS || self.is_in_map(bufs) {
+            self.write_at(offset, bufs)?;
+            return self.sync_data();
+        }
+        let total = total_len(bufs);
+        let first = self.meter.time(Direction::Write, total, || {
+            match retry(|| rustix::io::pwritev2(&self.fd, bufs, offset, ReadWriteFlags::DSYNC)) {
+                Ok(done) => Ok(Some(done)),
+                // The kernel or the file system has no such flag.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(None),
+                Err(errno) => Err(self.error(DeviceOp::Write, offset, total, errno)),
+            }
+        })?;
+        match first {
+            Some(done) if done as u64 == total => return Ok(()),
+            Some(done) => self.write_rest(offset, bufs, done)?,
+            None => self.write_at(offset, bufs)?,
+        }
+        self.sync_data()
     }
 
     fn transfer(&self, transfers: &mut [Transfer<'_>], done: &Done<'_>) {
@@ -492,8 +524,17 @@ fn open_direct(path: &Path, base: OFlags) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
+/// Gives a file another name, at which there must not be one.
+pub(super) fn rename_file(from: &Path, to: &Path) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system has no such call: nobody else is at work in a locked directory.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rustix::fs::rename(from, to),
+        result => result,
+    }
+}
+
 /// Makes the directory entry of `path` durable.
-fn sync_parent(path: &Path) -> Result<(), Errno> {
+pub(super) fn sync_parent(path: &Path) -> Result<(), Errno> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -504,7 +545,7 @@ fn sync_parent(path: &Path) -> Result<(), Errno> {
     retry(|| rustix::fs::fsync(&dir))
 }
 
-fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(super) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -513,7 +554,7 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
-fn os_error(name: &str, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> DeviceError {
+pub(super) fn os_error(name: &str, op: DeviceOp, offset: u64, len: u64, errno: Errno) -> DeviceError {
     let kind = match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DeviceErrorKind::NoSpace(errno),
         _ => DeviceErrorKind::Os(errno),

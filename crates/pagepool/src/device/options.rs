@@ -1,5 +1,7 @@
 //! How a file is read and written, by name.
 
+use std::fmt;
+
 /// What does many operations of one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IoEngine {
@@ -43,6 +45,39 @@ impl DirectIo {
 
     pub fn by_name(name: &str) -> Option<DirectIo> {
         by_name(&DirectIo::ALL, &DirectIo::NAMES, name)
+    }
+}
+
+/// How a write is made durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SyncMethod {
+    /// By a write and an `fdatasync`, until it is measured that the other is faster.
+    #[default]
+    Auto,
+    /// By a write with `RWF_DSYNC`.
+    Dsync,
+    /// By a write and an `fdatasync`.
+    Fdatasync,
+}
+
+impl SyncMethod {
+    /// All of them, the default first.
+    pub const ALL: [SyncMethod; 3] = [SyncMethod::Auto, SyncMethod::Dsync, SyncMethod::Fdatasync];
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; 3] = ["auto", "dsync", "fdatasync"];
+
+    pub fn by_name(name: &str) -> Option<SyncMethod> {
+        by_name(&SyncMethod::ALL, &SyncMethod::NAMES, name)
+    }
+}
+
+impl fmt::Display for SyncMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SyncMethod::Auto => "auto",
+            SyncMethod::Dsync => "dsync",
+            SyncMethod::Fdatasync => "fdatasync",
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::bell::Bell;
 use super::meter::{Direction, IoReport};
+use super::options::SyncMethod;
 use crate::exmap::Exmap;
 
 /// Alignment in bytes of every offset, length and buffer address given to a device: what `O_DIRECT` may ask for.
@@ -81,6 +82,20 @@ pub trait Device: Send + Sync {
     /// After a failure nobody knows which of them are: the kernel drops dirty pages that it could not write and
     /// reports that once, so a second, successful call proves nothing.
     fn sync_data(&self) -> Result<(), DeviceError>;
+
+    /// Writes `bufs` from `offset` on and makes them durable, by that method where the device has it. What else was written
+    /// before may be durable afterwards or not.
+    ///
+    /// A failure is that of a write and of a sync.
+    fn write_durably(
+        &self,
+        offset: u64,
+        bufs: &[IoSlice<'_>],
+        _method: SyncMethod,
+    ) -> Result<(), DeviceError> {
+        self.write_at(offset, bufs)?;
+        self.sync_data()
+    }
 
     /// Length in bytes.
     fn len(&self) -> Result<u64, DeviceError>;
@@ -258,6 +273,10 @@ pub enum DeviceOp {
     Find,
     /// Giving a new file its name.
     Name,
+    /// Taking a file away.
+    Remove,
+    /// Finding the devices of a shelf.
+    List,
 }
 
 impl fmt::Display for DeviceOp {
@@ -272,6 +291,8 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Truncate => "shorten",
             DeviceOp::Find => "find",
             DeviceOp::Name => "name",
+            DeviceOp::Remove => "remove",
+            DeviceOp::List => "list",
         })
     }
 }

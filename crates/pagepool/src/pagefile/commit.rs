@@ -11,7 +11,7 @@ use super::entry::{is_all_zero, Entry, Slot, SlotRun, FANOUT};
 use super::error::PageFileError;
 use super::file::PageFile;
 use super::open::check_pages;
-use super::superblock::{now_unix_ms, Role, Superblock, UserHeader};
+use super::superblock::{now_unix_ms, CutHeader, Role, Superblock};
 use super::superblock_io;
 use super::superblocks::Other;
 use super::table::MAP_HEIGHT;
@@ -55,19 +55,20 @@ struct Changes {
 }
 
 impl CheckpointWriter {
-    /// Makes the checkpoint durable and the one to be served, with `user_header` in its superblock.
+    /// Makes the checkpoint durable and the one to be served, with `header` in its superblock.
     ///
     /// On an error the previous one stays; the checkpoint has ended and its slots are given back, unless the error
     /// came when the superblock was already on its way: then the file refuses further checkpoints, and which of the
     /// two the disk holds is known when it is opened again.
-    pub fn commit(&self, user_header: &UserHeader) -> Result<CommitStats, PageFileError> {
+    pub fn commit(&self, header: impl Into<CutHeader>) -> Result<CommitStats, PageFileError> {
+        let header = header.into();
         let mut phase = self.phase.write();
         self.check_open(*phase)?;
         if self.is_incomplete.load(Ordering::Acquire) {
             return Err(PageFileError::CheckpointIncomplete { file: self.file.name().to_owned() });
         }
         *phase = Phase::Ended;
-        let result = self.commit_map(user_header);
+        let result = self.commit_map(&header);
         if result.is_err() {
             // Gives nothing back if the slots have been kept in doubt.
             self.file.space.lock().abort();
@@ -76,7 +77,7 @@ impl CheckpointWriter {
         result
     }
 
-    fn commit_map(&self, user_header: &UserHeader) -> Result<CommitStats, PageFileError> {
+    fn commit_map(&self, header: &CutHeader) -> Result<CommitStats, PageFileError> {
         let file = &self.file;
         let current = file.superblocks.lock().current.clone();
         let moved = self.move_pages()?;
@@ -86,7 +87,7 @@ impl CheckpointWriter {
         draft_nodes(file, &mut draft);
         let map_runs = self.place_map(&mut draft, &current, &mut changes)?;
         let map_write = begin.elapsed();
-        changes.superblock.user_header = *user_header;
+        (changes.superblock.user_header, changes.superblock.log) = (header.user, header.log);
         self.name_checkpoint(&mut changes.superblock);
         let generation = changes.superblock.generation;
         let (data_sync, superblock_sync) = self.make_durable(&changes.superblock, &draft, &map_runs)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::entry::{Slot, PAGE_ID_LIMIT};
-use super::superblock::FORMAT_VERSION;
+use super::superblock::LOG_FORMAT_VERSION;
 use crate::device::DeviceError;
 use crate::space::MapError;
 use crate::PageId;
@@ -33,7 +33,7 @@ pub enum PageFileError {
     },
     /// The file was written by a program with another format.
     #[error(
-        "page file '{file}' has format version {found} and this program reads version {FORMAT_VERSION}: \
+        "page file '{file}' has format version {found} and this program reads up to version {LOG_FORMAT_VERSION}: \
          write a dump with the program that wrote the file (BGSAVE RDB), move the file away, and start again"
     )]
     UnknownVersion {

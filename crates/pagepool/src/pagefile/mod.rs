@@ -52,5 +52,5 @@ pub use open::{OpenOptions, Recovered};
 pub use scrub::BadSlot;
 pub use serve::PageFeed;
 pub use spill::Spilled;
-pub use superblock::{FileId, NeededPages, UserHeader, USER_HEADER_BYTES};
+pub use superblock::{CutHeader, FileId, LogPosition, NeededPages, UserHeader, USER_HEADER_BYTES};
 pub use write_back::WrittenBack;

@@ -15,7 +15,7 @@ use super::error::{shown_time, PageError, PageFileError};
 use super::file::PageFile;
 use super::map::MapLoader;
 use super::space::Space;
-use super::superblock::{FileId, Found, NeededPages, Role, Superblock, UserHeader};
+use super::superblock::{FileId, Found, LogPosition, NeededPages, Role, Superblock, UserHeader};
 use super::superblock_io;
 use super::superblocks::{Other, Repairs, Superblocks};
 use super::table::SlotTable;
@@ -47,6 +47,8 @@ pub struct Recovered {
     pub generation: u64,
     /// The caller's part of its superblock.
     pub user_header: UserHeader,
+    /// Where it was cut in the log that goes with it.
+    pub log: LogPosition,
     /// Pages it has, those of zeros included.
     pub page_count: u64,
     /// No checkpoint has ever been taken.
@@ -121,6 +123,7 @@ impl PageFile {
         let recovered = Recovered {
             generation: opened.superblock.generation,
             user_header: opened.superblock.user_header,
+            log: opened.superblock.log,
             page_count: opened.superblock.page_count,
             is_new: opened.newest_generation == 1,
             fell_back: opened.fell_back,

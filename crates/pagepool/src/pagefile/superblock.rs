@@ -8,8 +8,11 @@ use super::table::MAP_HEIGHT;
 use crate::device::PageBuf;
 use crate::PAGE_SIZE;
 
-/// The version of the page file's format that this code writes and reads.
+/// The version of the page file's format that this code writes where no log goes with a checkpoint.
 pub const FORMAT_VERSION: u32 = 2;
+
+/// The same where one does: a program that knows no log refuses the file instead of serving what is older than the log.
+pub const LOG_FORMAT_VERSION: u32 = 3;
 
 /// Bytes of the superblock that are the caller's.
 pub const USER_HEADER_BYTES: usize = 512;
@@ -20,6 +23,32 @@ pub type UserHeader = [u8; USER_HEADER_BYTES];
 /// Names, from the caller's header, the pages without which a checkpoint is of no use to it: one that has lost such a
 /// page does not load, and the previous one does.
 pub type NeededPages = fn(&UserHeader) -> Range<u32>;
+
+/// The place in a log where a checkpoint was cut: what is before it is in the checkpoint, and nothing else is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogPosition {
+    /// The first segment that has to be read, from 1 on; 0: no log goes with the checkpoint.
+    pub segment: u64,
+    /// Of the first byte behind the cut in the log's stream.
+    pub offset: u64,
+}
+
+impl LogPosition {
+    pub const NONE: LogPosition = LogPosition { segment: 0, offset: 0 };
+}
+
+/// What the caller of a checkpoint has in its superblock.
+#[derive(Clone, Copy, Debug)]
+pub struct CutHeader {
+    pub user: UserHeader,
+    pub log: LogPosition,
+}
+
+impl From<UserHeader> for CutHeader {
+    fn from(user: UserHeader) -> CutHeader {
+        CutHeader { user, log: LogPosition::NONE }
+    }
+}
 
 const MAGIC: [u8; 8] = *b"STILLPGF";
 
@@ -80,8 +109,8 @@ pub(super) struct Superblock {
     pub data_slot_count: u64,
     /// Slots that the map takes.
     pub map_slot_count: u64,
-    /// Position of the log that goes with the checkpoint: file number and byte. Both 0 until there is a log.
-    pub log_position: [u64; 2],
+    /// The place in the log that goes with the checkpoint.
+    pub log: LogPosition,
     /// Of the file.
     pub file_id: FileId,
     /// Generation of the checkpoint that was current when this one was taken, and had been acknowledged; 0 for none.
@@ -116,7 +145,7 @@ impl Superblock {
             page_count: 0,
             data_slot_count: 0,
             map_slot_count: 0,
-            log_position: [0; 2],
+            log: LogPosition::NONE,
             file_id,
             predecessor: 0,
             taken_unix_ms: now_unix_ms(),
@@ -129,7 +158,7 @@ impl Superblock {
         let mut page = PageBuf::ZERO;
         let mut put = |at: usize, bytes: &[u8]| page.0[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MAGIC);
-        put(VERSION, &FORMAT_VERSION.to_le_bytes());
+        put(VERSION, &version_for(self.log).to_le_bytes());
         put(PAGE_BYTES, &(PAGE_SIZE as u32).to_le_bytes());
         put(GENERATION, &self.generation.to_le_bytes());
         put(ROOT, &self.root.0.to_le_bytes());
@@ -138,8 +167,8 @@ impl Superblock {
         put(PAGE_COUNT, &self.page_count.to_le_bytes());
         put(DATA_SLOT_COUNT, &self.data_slot_count.to_le_bytes());
         put(MAP_SLOT_COUNT, &self.map_slot_count.to_le_bytes());
-        put(LOG_POSITION, &self.log_position[0].to_le_bytes());
-        put(LOG_POSITION + 8, &self.log_position[1].to_le_bytes());
+        put(LOG_POSITION, &self.log.segment.to_le_bytes());
+        put(LOG_POSITION + 8, &self.log.offset.to_le_bytes());
         put(FILE_ID, &self.file_id.0.to_le_bytes());
         put(PREDECESSOR, &self.predecessor.to_le_bytes());
         put(TAKEN_UNIX_MS, &self.taken_unix_ms.to_le_bytes());
@@ -160,8 +189,12 @@ impl Superblock {
             return Found::Damaged(format!("checksum {found:#010x} found, {expected:#010x} expected"));
         }
         let version = u32_at(page, VERSION);
-        if version != FORMAT_VERSION {
+        if version != FORMAT_VERSION && version != LOG_FORMAT_VERSION {
             return Found::OtherVersion(version);
+        }
+        let log = LogPosition { segment: u64_at(page, LOG_POSITION), offset: u64_at(page, LOG_POSITION + 8) };
+        if version != version_for(log) {
+            return Found::Damaged(format!("version {version} and a log from segment {} on", log.segment));
         }
         let (page_bytes, height) = (u32_at(page, PAGE_BYTES), u32_at(page, HEIGHT));
         if page_bytes != PAGE_SIZE as u32 || height != MAP_HEIGHT {
@@ -182,7 +215,7 @@ impl Superblock {
             page_count: u64_at(page, PAGE_COUNT),
             data_slot_count: u64_at(page, DATA_SLOT_COUNT),
             map_slot_count: u64_at(page, MAP_SLOT_COUNT),
-            log_position: [u64_at(page, LOG_POSITION), u64_at(page, LOG_POSITION + 8)],
+            log,
             file_id: FileId(u128::from(u64_at(page, FILE_ID)) | u128::from(u64_at(page, FILE_ID + 8)) << 64),
             predecessor: u64_at(page, PREDECESSOR),
             taken_unix_ms: u64_at(page, TAKEN_UNIX_MS),
@@ -190,6 +223,13 @@ impl Superblock {
             user_header,
         };
         Found::Valid(Box::new(superblock), role)
+    }
+}
+
+fn version_for(log: LogPosition) -> u32 {
+    match log {
+        LogPosition::NONE => FORMAT_VERSION,
+        _ => LOG_FORMAT_VERSION,
     }
 }
 

@@ -88,7 +88,7 @@ fn step_with_write_backs(
     adopt_some(file, &writer, rng, located, after)?;
     write_back_some(file, rng, located, 2000 + version)?;
     adopt_some(file, &writer, rng, located, after)?;
-    writer.commit(&header_of(after))?;
+    writer.commit(header_of(after))?;
     // From now on these go where the map goes.
     located.retain(|pid, version| after.get(pid) != Some(version));
     Ok(())

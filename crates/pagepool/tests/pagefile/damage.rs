@@ -132,7 +132,7 @@ fn a_transient_error_while_opening_cannot_resurrect_an_overwritten_checkpoint() 
         after.extend(pages.iter().copied());
         if let (true, Ok(writer)) = (written, file.begin_checkpoint()) {
             if write_batch(&writer, &pages).is_ok() {
-                let _ = writer.commit(&header_of(&after));
+                let _ = writer.commit(header_of(&after));
             }
         }
         device.clear_faults();
@@ -221,13 +221,16 @@ fn other_files_and_other_versions_are_refused() {
     for place in 0..2 {
         let mut image = device.image();
         let page = &mut image[place * PAGE_SIZE..(place + 1) * PAGE_SIZE];
-        page[8..12].copy_from_slice(&3u32.to_le_bytes());
+        page[8..12].copy_from_slice(&4u32.to_le_bytes());
         let crc32c = crc32c::crc32c(&page[..PAGE_SIZE - 4]);
         page[PAGE_SIZE - 4..].copy_from_slice(&crc32c.to_le_bytes());
         let device = Arc::new(SimDevice::from_image(1, image));
         let error = open(&device).err().unwrap();
-        assert!(matches!(error, PageFileError::UnknownVersion { found: 3, .. }), "{error}");
-        assert!(error.to_string().contains("format version 3 and this program reads version 2"), "{error}");
+        assert!(matches!(error, PageFileError::UnknownVersion { found: 4, .. }), "{error}");
+        assert!(
+            error.to_string().contains("format version 4 and this program reads up to version 3"),
+            "{error}"
+        );
     }
 }
 

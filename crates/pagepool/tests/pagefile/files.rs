@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stillframe_pagepool::device::{DirLock, DirectIo, IoEngine, IoOptions, LockError};
-use stillframe_pagepool::pagefile::{OpenOptions, PageFile, PageFileError, Recovered};
+use stillframe_pagepool::pagefile::{
+    CutHeader, LogPosition, OpenOptions, PageFile, PageFileError, Recovered,
+};
 use stillframe_pagepool::PAGE_SIZE;
 use stillframe_testkit::TempDir;
 
@@ -185,12 +187,40 @@ fn a_file_that_has_lost_its_name_takes_no_checkpoint() {
         }
         let result = begun.map_or_else(|| file.begin_checkpoint(), Ok).and_then(|writer| {
             write_batch(&writer, &[(2, 2)])?;
-            writer.commit(&header_of(&content))
+            writer.commit(header_of(&content))
         });
         let error = result.unwrap_err().to_string();
         assert!(error.contains("removed, renamed or replaced"), "round {round}: {error}");
         let again = file.begin_checkpoint().err().unwrap();
         assert!(matches!(again, PageFileError::Failed { .. }), "{again}");
         check_content(&file, &content);
+    }
+}
+
+/// A program that knows no log refuses a file with one by its version, and reads it again after a checkpoint without.
+#[test]
+fn a_log_goes_with_a_checkpoint_under_a_version_of_its_own() {
+    let dir = TempDir::new("log-version");
+    let version_in = |place: u64| {
+        let bytes = std::fs::read(file_in(&dir)).unwrap();
+        let at = place as usize * PAGE_SIZE + 8;
+        u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+    };
+    let logs = [
+        LogPosition { segment: 1, offset: 0 },
+        LogPosition { segment: 7, offset: 1 << 40 },
+        LogPosition::NONE,
+    ];
+    for log in logs {
+        let (file, _) = open(&file_in(&dir), IoOptions::default()).unwrap();
+        let writer = file.begin_checkpoint().unwrap();
+        writer.commit(CutHeader { user: header_of(&Content::new()), log }).unwrap();
+        drop((writer, file));
+        let (_, recovered) = open(&file_in(&dir), IoOptions::default()).unwrap();
+        assert_eq!(recovered.log, log);
+        let expected = if log == LogPosition::NONE { 2 } else { 3 };
+        assert!((0..2).any(|place| version_in(place) == expected));
+        // The witness is a copy of the newest.
+        assert_eq!(version_in(2), expected);
     }
 }

@@ -258,7 +258,7 @@ impl Model {
 
     fn commit(&mut self, running: Running) {
         let bytes_before = self.file.stats().file_bytes;
-        match running.writer.commit(&header_of(&running.after)) {
+        match running.writer.commit(header_of(&running.after)) {
             Ok(stats) => {
                 assert!(!running.is_broken);
                 self.counts.commits += 1;

@@ -102,7 +102,7 @@ impl Change {
     pub fn run(&self, file: &Arc<PageFile>) -> Result<CommitStats, PageFileError> {
         let writer = file.begin_checkpoint()?;
         self.write(&writer)?;
-        writer.commit(&header_of(&self.after))
+        writer.commit(header_of(&self.after))
     }
 }
 
@@ -126,7 +126,7 @@ pub fn checkpoint(file: &Arc<PageFile>, content: &mut Content, pages: &[(u32, u6
     let writer = file.begin_checkpoint().unwrap();
     write_batch(&writer, pages).unwrap();
     content.extend(pages.iter().copied());
-    writer.commit(&header_of(content)).unwrap()
+    writer.commit(header_of(content)).unwrap()
 }
 
 /// Opens the page file on `device`.

@@ -75,7 +75,7 @@ fn a_file_of_which_most_is_freed_shrinks() {
         writer.free_page(PageId(pid)).unwrap();
         content.remove(&pid);
     }
-    writer.commit(&header_of(&content)).unwrap();
+    writer.commit(header_of(&content)).unwrap();
     let mut moved = 0;
     for version in 2..30 {
         let pids: Vec<u32> = content.keys().copied().filter(|_| rng.u8(..40) == 0).collect();
@@ -112,7 +112,7 @@ fn a_damaged_page_at_the_end_does_not_keep_the_file_long() {
         writer.free_page(PageId(pid)).unwrap();
         content.remove(&pid);
     }
-    writer.commit(&header_of(&content)).unwrap();
+    writer.commit(header_of(&content)).unwrap();
     for version in 2..12 {
         checkpoint(&file, &mut content, &versions([10, 20].into_iter(), version));
         check_accounting(&file);
@@ -141,7 +141,7 @@ fn a_full_disk_fails_the_checkpoint_and_later_ones_work() {
             .find_map(|pid| write_batch(&writer, &versions(pid..pid + 100, version)).err());
         let error = error.expect("1000 pages do not fit");
         assert!(error.is_no_space(), "{error}");
-        let error = writer.commit(&header_of(&content)).unwrap_err();
+        let error = writer.commit(header_of(&content)).unwrap_err();
         assert!(matches!(error, PageFileError::CheckpointIncomplete { .. }), "{error}");
         drop(writer);
         assert!(file.failure().is_none());
@@ -155,7 +155,7 @@ fn a_full_disk_fails_the_checkpoint_and_later_ones_work() {
     let writer = file.begin_checkpoint().unwrap();
     writer.free_pages(PageId(1), 600).unwrap();
     content.retain(|pid, _| *pid > 600);
-    writer.commit(&header_of(&content)).unwrap();
+    writer.commit(header_of(&content)).unwrap();
     for version in 20..24 {
         checkpoint(&file, &mut content, &versions(601..1301, version));
     }
@@ -184,7 +184,7 @@ fn slots_of_a_checkpoint_in_doubt_are_not_given_to_others() {
     let free_slots = file.stats().free_slots;
     // Map, witness, sync, both read back, superblock, sync: the last one fails, and the disk may hold either checkpoint.
     device.schedule(device.call_count() + 6, Fault::Error);
-    let error = writer.commit(&header_of(&content)).unwrap_err();
+    let error = writer.commit(header_of(&content)).unwrap_err();
     assert!(matches!(error, PageFileError::Failed { .. }), "{error}");
     drop(writer);
     (200..210).for_each(|pid| file.forget_location(PageId(pid)));
@@ -223,7 +223,7 @@ fn dropped_checkpoints_and_repeated_writes_leak_nothing() {
             kept.unwrap();
         }
         change.write(&writer).unwrap();
-        writer.commit(&header_of(&change.after)).unwrap();
+        writer.commit(header_of(&change.after)).unwrap();
         assert!(matches!(writer.write_pages(&[]), Err(PageFileError::CheckpointEnded { .. })));
         content = change.after;
         check_content(&file, &content);
@@ -263,7 +263,7 @@ fn an_unchanged_page_is_not_written_again() {
     );
     let writer = file.begin_checkpoint().unwrap();
     writer.free_pages(PageId(1 << 20), 1 << 20).unwrap();
-    let stats = writer.commit(&header_of(&content)).unwrap();
+    let stats = writer.commit(header_of(&content)).unwrap();
     assert_eq!(stats.written_bytes, COPIES * PAGE_SIZE as u64, "freeing what is not there changes nothing");
     check_content(&file, &content);
 }
@@ -332,7 +332,7 @@ fn threads_may_share_a_checkpoint() {
         }
     });
     content.values_mut().for_each(|version| *version = 2);
-    writer.commit(&header_of(&content)).unwrap();
+    writer.commit(header_of(&content)).unwrap();
     check_content(&file, &content);
     check_accounting(&file);
 }
@@ -378,11 +378,11 @@ fn page_numbers_beyond_the_limit_are_refused() {
         assert!(writer.free_page(PageId(pid)).is_err());
         assert!(file.read_page(PageId(pid), &mut page_of(1, 0).0).is_err());
     }
-    let error = writer.commit(&[0; USER_HEADER_BYTES]).unwrap_err();
+    let error = writer.commit([0; USER_HEADER_BYTES]).unwrap_err();
     assert!(matches!(error, PageFileError::CheckpointIncomplete { .. }), "{error}");
     drop(writer);
     let writer = file.begin_checkpoint().unwrap();
     writer.write_pages(&[(PageId((1 << 30) - 1), &page.0)]).unwrap();
-    writer.commit(&[0; USER_HEADER_BYTES]).unwrap();
+    writer.commit([0; USER_HEADER_BYTES]).unwrap();
     assert_eq!(crate::model::mapped(&file), [(1 << 30) - 1]);
 }

@@ -130,7 +130,7 @@ fn only_who_needs_the_new_slots_waits_while_the_file_grows() {
     });
     assert!(stats.free_slots > 0, "{stats:?}");
     content.values_mut().for_each(|version| *version = 2);
-    writer.commit(&header_of(&content)).unwrap();
+    writer.commit(header_of(&content)).unwrap();
     check_content(&file, &content);
     check_accounting(&file);
 }
@@ -141,7 +141,7 @@ fn shrink(file: &Arc<PageFile>, content: &mut Content) {
     let writer = file.begin_checkpoint().unwrap();
     writer.free_pages(PageId(40), PIDS.end).unwrap();
     content.retain(|pid, _| *pid < 40);
-    writer.commit(&header_of(content)).unwrap();
+    writer.commit(header_of(content)).unwrap();
     for version in 100..110 {
         if file.stats().file_bytes < old_bytes {
             return;

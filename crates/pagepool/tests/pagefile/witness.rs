@@ -168,7 +168,7 @@ fn go_on_after_a_loss(device: &Arc<SimDevice>, generation: u64, content: &Conten
         after.insert(9, 900);
         let committed = file.begin_checkpoint().and_then(|writer| {
             write_batch(&writer, &[(9, 900)])?;
-            writer.commit(&header_of(&after))
+            writer.commit(header_of(&after))
         });
         device.clear_faults();
         device.crash();
@@ -199,7 +199,7 @@ fn damage_after_a_crash_is_never_taken_for_the_crash() {
         after.extend(pages.iter().copied());
         let committed = file.begin_checkpoint().and_then(|writer| {
             write_batch(&writer, &pages)?;
-            writer.commit(&header_of(&after))
+            writer.commit(header_of(&after))
         });
         device.crash();
         let image = device.image();

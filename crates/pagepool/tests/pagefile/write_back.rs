@@ -48,7 +48,7 @@ fn adopt_all(file: &Arc<PageFile>, located: &mut Content, content: &mut Content)
         file.release_spill(kept);
         content.insert(pid, version);
     }
-    let adopted = writer.commit(&header_of(content)).unwrap().adopted_page_count;
+    let adopted = writer.commit(header_of(content)).unwrap().adopted_page_count;
     assert!(adopted > 0 && file.stats().located_slots == 0);
 }
 
@@ -476,7 +476,7 @@ fn threads_write_back_beside_readers_and_checkpoints() {
                     drop(writer);
                     continue;
                 }
-                adopted_count += writer.commit(&header_of(&content)).unwrap().adopted_page_count;
+                adopted_count += writer.commit(header_of(&content)).unwrap().adopted_page_count;
                 let copy = Arc::new(SimDevice::from_image(1, device.image()));
                 let (found, recovered) = open(&copy).unwrap();
                 assert!(has_content(&found, &recovered, &content), "{recovered:?}");

@@ -72,7 +72,7 @@ fn sample() -> &'static Sample {
                 content.insert(pid, Box::new(page.0));
             }
             let header: UserHeader = [checkpoint as u8; USER_HEADER_BYTES];
-            writer.commit(&header).expect("commit");
+            writer.commit(header).expect("commit");
             contents.insert(file.stats().generation, content.clone());
         }
         Sample { image: device.image(), contents }
@@ -215,7 +215,7 @@ fn go_on(device: &SimDevice, file: Arc<PageFile>, generation: u64, mut found: BT
         let refs: Vec<(PageId, &Page)> = pages.iter().map(|(pid, page)| (PageId(*pid), &page.0)).collect();
         let Ok(writer) = file.begin_checkpoint() else { return };
         let written = writer.write_pages(&refs);
-        if written.and_then(|()| writer.commit(&[9; USER_HEADER_BYTES])).is_err() {
+        if written.and_then(|()| writer.commit([9; USER_HEADER_BYTES])).is_err() {
             return;
         }
         found.extend(pages.iter().map(|(pid, page)| (*pid, crc32c::crc32c(&page.0))));

@@ -243,7 +243,8 @@ fn a_cut_has_the_frames_that_its_algorithm_wishes_for() {
         drop(pool.allocate().unwrap());
         let mut at_cut = 0;
         let note = || at_cut = pool.stats().snapshot_resident_bytes;
-        pool.checkpoint_telling(|| Ok(Saved::header(1)), note, &Progress::default()).unwrap();
+        pool.checkpoint_telling(|| Ok(Saved::header(1).into()), note, |_| Ok(()), &Progress::default())
+            .unwrap();
         assert_eq!(at_cut > 0, wants_frames, "{kind}");
     }
 }

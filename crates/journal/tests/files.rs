@@ -1,0 +1,105 @@
+//! The log in a directory of real files.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use stillframe_journal::{Journal, JournalOptions, Offset, Piece, Place, SyncMethod, SyncPolicy};
+use stillframe_pagepool::device::{DirectIo, FileShelf, IoEngine, IoOptions, Shelf};
+use stillframe_testkit::TempDir;
+
+fn options(sync: SyncPolicy, method: SyncMethod) -> JournalOptions {
+    JournalOptions {
+        segment_bytes: 1 << 20,
+        memory_bytes: 4 << 20,
+        sync,
+        size_limit_bytes: None,
+        method,
+        select: |_, _| {},
+    }
+}
+
+fn io(direct: DirectIo) -> IoOptions {
+    IoOptions { engine: IoEngine::Threads, direct }
+}
+
+fn append(journal: &Journal, bytes: &[u8]) -> Offset {
+    journal.append(None, &mut [Piece::Bytes(bytes)].into_iter(), bytes.len() as u64)
+}
+
+fn read(shelf: &dyn Shelf, from: Place, clean_end: Option<Offset>) -> (Vec<u8>, bool) {
+    let mut bytes = Vec::new();
+    let recovery = Journal::check::<Infallible>(shelf, from, clean_end, &mut |_, run| {
+        bytes.extend_from_slice(run);
+        Ok(1)
+    });
+    (bytes, recovery.unwrap().is_clean)
+}
+
+#[test]
+fn a_log_in_files_is_read_as_written() {
+    for (direct, method) in [(DirectIo::Auto, SyncMethod::Dsync), (DirectIo::No, SyncMethod::Fdatasync)] {
+        let dir = TempDir::new("journal-files");
+        let path = dir.path().join("log");
+        let shelf = || Arc::new(FileShelf::open(&path, io(direct)).unwrap());
+        let journal =
+            Journal::begin(shelf(), Offset(5), options(SyncPolicy::Always, method), Arc::new(())).unwrap();
+        let place = journal.cut();
+        let mut stream = Vec::new();
+        for unit in 0..60_u32 {
+            let bytes = vec![unit as u8; 50_000];
+            stream.extend_from_slice(&bytes);
+            let end = append(&journal, &bytes);
+            if unit % 7 == 0 {
+                journal.make_durable(end).unwrap();
+            }
+        }
+        journal.make_durable(journal.end()).unwrap();
+        // As if the process had been killed: the files are closed, and nothing else.
+        drop(journal);
+        let reader = FileShelf::open_to_read(&path, io(direct));
+        assert!(reader.remove(reader.list().unwrap()[0]).is_err(), "nothing is changed there");
+        assert!(read(&reader, place, None) == (stream.clone(), false));
+        let mut count = 0;
+        let (journal, recovery) = Journal::recover::<Infallible>(
+            shelf(),
+            place,
+            None,
+            options(SyncPolicy::EverySecond, method),
+            Arc::new(()),
+            &mut |_, run| {
+                count += run.len();
+                Ok(1)
+            },
+        )
+        .unwrap();
+        assert_eq!((count, recovery.end), (stream.len(), Offset(5 + stream.len() as u64)));
+        append(&journal, b"behind");
+        stream.extend_from_slice(b"behind");
+        let cut = journal.cut();
+        journal.make_durable(cut.offset).unwrap();
+        journal.release_below(cut);
+        let end = journal.close().unwrap();
+        assert_eq!(end, cut.offset);
+        drop(journal);
+        assert!(read(&reader, cut, Some(end)) == (Vec::new(), true));
+    }
+}
+
+/// Two that would write the same segments are kept apart.
+#[test]
+fn a_segment_is_open_once() {
+    let dir = TempDir::new("journal-locks");
+    let shelf = FileShelf::open(dir.path(), io(DirectIo::Auto)).unwrap();
+    let number = stillframe_pagepool::device::ShelfNumber(1);
+    let device = shelf.create(number).unwrap();
+    assert!(shelf.open(number).err().is_some_and(|error| error.is_in_use()));
+    assert!(shelf.create(number).err().is_some_and(|error| error.is_taken()));
+    drop(device);
+    let to = stillframe_pagepool::device::ShelfNumber(7);
+    shelf.renumber(number, to).unwrap().check_identity().unwrap();
+    assert_eq!(shelf.list().unwrap(), [to]);
+    std::fs::write(dir.path().join("notes.log"), b"nobody's").unwrap();
+    shelf.remove(to).unwrap();
+    assert!(shelf.list().unwrap().is_empty());
+    assert!(shelf.open(to).err().is_some_and(|error| error.is_missing()));
+}
