@@ -5,11 +5,14 @@
 //!   data     for each database: mix its number;   for each key: add the digest of its name and value
 //! ```
 
+use std::collections::BTreeMap;
+
 use sha1::{Digest as _, Sha1};
 
 use crate::error::SaveError;
 use crate::rdb::{score_text, CollectionKind, Element};
-use crate::store::{Store, View};
+use crate::store::Store;
+use crate::view::View;
 use crate::walk::{CollectionView, Value, ViewEntry};
 use crate::{DbId, StrRef, UnixMillis};
 
@@ -122,6 +125,75 @@ pub fn of_all(view: &View, now: UnixMillis) -> Result<String, SaveError> {
         Ok::<(), SaveError>(())
     })?;
     Ok(all.text())
+}
+
+/// What two stores do not have alike.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Difference {
+    Key {
+        db: DbId,
+        key: Vec<u8>,
+    },
+    /// A function library.
+    Library {
+        name: String,
+    },
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Difference::Key { db, key } => write!(f, "key '{}' of database {}", key.escape_ascii(), db.0),
+            Difference::Library { name } => write!(f, "the function library '{name}'"),
+        }
+    }
+}
+
+/// The hashes of the sources of all function libraries.
+fn libraries_of(view: &View) -> Result<BTreeMap<String, [u8; DIGEST_BYTES]>, SaveError> {
+    let mut hashes = BTreeMap::new();
+    view.for_each_library(|name, source| {
+        hashes.insert(name.to_owned(), Sha1::digest(source).into());
+        Ok::<(), SaveError>(())
+    })?;
+    Ok(hashes)
+}
+
+/// The first key, in the order of the views, that two stores have with other values or only one of them has; if there is none, the first such
+/// function library; `None` if they are equal.
+///
+/// # Errors
+/// A page cannot be read.
+pub fn first_difference(
+    one: (&Store, &View),
+    other: (&Store, &View),
+    now: UnixMillis,
+) -> Result<Option<Difference>, SaveError> {
+    let mut found = None;
+    for ((_, from), (store, view)) in [(one, other), (other, one)] {
+        let walked = from.for_each(|entry| {
+            let mut digest = Digest::default();
+            if is_live(&entry, now) {
+                take_value(&mut digest, &entry, now)?;
+            }
+            let there = of_values(store, view, entry.db, [entry.key].into_iter(), now)?;
+            if there != [digest.text()] {
+                found = Some(Difference::Key { db: entry.db, key: entry.key.to_vec() });
+                return Err(SaveError::Ended);
+            }
+            Ok(())
+        });
+        match walked {
+            Ok(()) => {}
+            Err(SaveError::Ended) => return Ok(found),
+            Err(error) => return Err(error),
+        }
+    }
+    let (here, there) = (libraries_of(one.1)?, libraries_of(other.1)?);
+    let mut names: Vec<&String> = here.keys().chain(there.keys()).collect();
+    names.sort_unstable();
+    let other = names.into_iter().find(|name| here.get(*name) != there.get(*name));
+    Ok(other.map(|name| Difference::Library { name: name.clone() }))
 }
 
 /// The digests of the values of keys; zeros where there is no key.

@@ -32,6 +32,12 @@ pub enum Effect<'a> {
     Flush { db: DbId, before: Before<'a> },
     /// Two databases are about to be exchanged.
     Swap { a: DbId, b: DbId, before: Before<'a> },
+    /// A function library has this source now, whether it was there before.
+    LibrarySet { name: &'a str, source: &'a [u8] },
+    /// There is no function library of this name any more.
+    LibraryRemoved { name: &'a str },
+    /// There is no function library any more.
+    LibrariesRemoved,
 }
 
 /// What has become of an element.

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use stillframe_journal::JournalError;
 use stillframe_pagepool::device::DeviceError;
 use stillframe_pagepool::exmap::ExmapError;
 use stillframe_pagepool::pagefile::{PageError, PageFileError};
 use stillframe_pagepool::{CheckpointError, Late, PageId, PoolError, Reason, Turn, Unserved};
 
 use crate::db::DbId;
+use crate::library::LibraryError;
 use crate::value::MAX_STRING_BYTES;
 
 /// Why a store could not be opened; the text says where and what to do.
@@ -30,6 +32,24 @@ pub enum OpenError {
     /// The page file is whole, and what is in it is damaged, or of another version.
     #[error(transparent)]
     Damaged(Reason),
+    /// The log that goes with the checkpoint cannot be read, or not be written.
+    #[error("{0}")]
+    Log(#[source] JournalError),
+    /// The log does not go with the checkpoint, or the store has no room for what it tells.
+    #[error("the log cannot be replayed: the units from byte {offset} of its stream on: {source}")]
+    Replay { offset: u64, source: Box<dyn std::error::Error + Send + Sync> },
+    /// There is a log, and the page file that it goes with is missing.
+    #[error(
+        "'{dir}' has the files of a log, and the page file that they go with is not there: put that back, or move the \
+         log's files away to start empty"
+    )]
+    LogAlone { dir: String },
+    /// The checkpoint could not be taken that a new log begins with.
+    #[error("the log cannot be begun: {0}")]
+    Begin(#[source] Box<SaveError>),
+    /// Whoever watched the replay has ended it. Nothing has been changed on disk.
+    #[error("the replay of the log was ended before its end")]
+    Stopped,
     /// The system does not give what a store takes: address space, threads, descriptors. That says nothing of the data.
     #[error("{0}")]
     System(#[source] PoolError),
@@ -72,6 +92,9 @@ impl From<PoolError> for OpenError {
 pub enum SaveError {
     #[error("a save is already in progress")]
     InProgress,
+    /// The log has not been replayed to its end: what is in memory is older than what is on disk.
+    #[error("the log is being replayed")]
+    Replaying,
     /// The thread is in an operation on the store, which the cut would wait for.
     #[error("another operation of this thread is under way")]
     Busy,
@@ -272,6 +295,9 @@ pub enum OpError {
     /// A value that comes in parts ([`crate::Worker::begin_incoming`]) has 64 KB at least.
     #[error("a value that comes in parts has at least 65536 bytes")]
     TooSmall,
+    /// A function library is none that is kept.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
     /// A page failed its checksum or could not be read; the text names file, slot and page.
     #[error(transparent)]
     Damaged(Reason),

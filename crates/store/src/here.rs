@@ -16,6 +16,9 @@ use stillframe_pagepool::is_acting;
 
 use crate::error::{OpError, SaveError, TreeError};
 
+/// Tells stores that are open apart.
+pub(crate) type StoreNumber = usize;
+
 /// The thread is at work on the store already.
 pub(crate) struct Busy;
 
@@ -42,7 +45,7 @@ pub(crate) struct Here {
     /// A number that no other thread of the process has had.
     thread: u64,
     /// A number that no other store has while this is there.
-    store: usize,
+    store: StoreNumber,
     /// Only its thread looks, and changes it.
     is_at_work: AtomicBool,
     /// What it is at is a worker that runs from one operation to the next.
@@ -58,7 +61,7 @@ thread_local! {
 
 impl Here {
     /// What the thread does with that store.
-    pub fn of(store: usize) -> Arc<Here> {
+    pub fn of(store: StoreNumber) -> Arc<Here> {
         if let Some(here) = Here::find(store) {
             return here;
         }
@@ -78,7 +81,7 @@ impl Here {
         here
     }
 
-    fn find(store: usize) -> Option<Arc<Here>> {
+    fn find(store: StoreNumber) -> Option<Arc<Here>> {
         let find = |list: &RefCell<Vec<Weak<Here>>>| {
             list.borrow().iter().filter_map(Weak::upgrade).find(|here| here.store == store)
         };
@@ -160,7 +163,7 @@ impl Drop for AtWork<'_> {
 ///
 /// # Errors
 /// [`Busy`].
-pub(crate) fn check_outside(store: usize) -> Result<(), Busy> {
+pub(crate) fn check_outside(store: StoreNumber) -> Result<(), Busy> {
     match Here::find(store) {
         Some(here) if here.is_at_work() && !here.is_seated.load(Ordering::Relaxed) => Err(Busy),
         _ => Ok(()),
@@ -171,7 +174,7 @@ pub(crate) fn check_outside(store: usize) -> Result<(), Busy> {
 ///
 /// # Errors
 /// [`Busy`]: the cut would wait for the operation that is under way here.
-pub(crate) fn check_away(store: usize) -> Result<(), Busy> {
+pub(crate) fn check_away(store: StoreNumber) -> Result<(), Busy> {
     match Here::find(store) {
         Some(here) if here.is_at_work() => Err(Busy),
         _ if is_acting() => Err(Busy),

@@ -9,9 +9,10 @@
 //!
 //! ```text
 //!   db, key, page, value  databases and keys, bytes of a page, strings as they are read
+//!   library               what a function library is
 //!   error, stop           why an operation did not happen, why a step stopped
 //!   here                  what a thread does with a store
-//!   shares, options       how a bound of memory is divided, how a store is opened
+//!   shares, log_options, options   how a bound of memory is divided, how a store and its log are opened
 //!   leaks, pages          what is known of the pages as a whole
 //!   blobs                 slabs, objects, what is to be freed
 //!   entry, effect, policy what callers give and get, what changes, which keys are evicted
@@ -22,13 +23,16 @@
 //!   rdb                   dumps, the payloads of DUMP and RESTORE, elements of collections
 //!   source                pages that are read ahead
 //!   accesses, damage      what is known of accesses to keys, and of what cannot be read
+//!   stream                changes as Redis commands
+//!   log                   those in the journal, and what a checkpoint does with it
 //!   walk, store           views, the store
 //!   operations            what a worker has done, in debug builds
 //!   worker                access to the store for a thread that has batches
 //!   types                 what is particular to each type of values
-//!   handle                access to keys, collections and named trees that takes care of itself
+//!   handle                access to keys, collections, named trees and function libraries that takes care of itself
 //!   digest                one number of all data, as Redis reckons it
-//!   stream                changes as Redis commands, and from those to changes
+//!   log_door              what callers ask of the log
+//!   replay, opening       from those commands to changes, a start
 //!   offline               a page file without a server
 //! ```
 #![forbid(unsafe_code)]
@@ -48,15 +52,22 @@ mod here;
 mod key;
 mod keyspace;
 mod leaks;
+mod library;
 mod listener;
+pub mod log;
+mod log_door;
+mod log_options;
 mod named;
 pub mod offline;
+mod opening;
 mod operations;
 mod options;
 mod page;
 mod pages;
 mod policy;
 pub mod rdb;
+mod reopen;
+pub mod replay;
 mod shares;
 mod source;
 mod step;
@@ -66,6 +77,7 @@ pub mod stream;
 mod tree;
 mod types;
 mod value;
+mod view;
 mod walk;
 mod worker;
 
@@ -82,14 +94,20 @@ pub use db::DbId;
 pub use effect::{Before, Change, Effect, End};
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, Faults, OpError, OpenError, Refusal, SaveError, TreeError};
-pub use handle::{Hash, List, Record, Set, SortedSet, Transaction, Tree, TreeRange};
+pub use handle::{
+    libraries_version, Hash, Libraries, List, Record, Set, SortedSet, Transaction, Tree, TreeRange,
+};
 pub use key::{Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, Prefetch, SkipStats};
+pub use library::{library_name, LibraryError, LIBRARY_MAX_BYTES, LIBRARY_NAME_MAX_BYTES};
 pub use listener::{Ear, Listener};
+pub use log_door::LogDoor;
+pub use opening::{open_on_with_log, open_unread};
 pub use operations::{Counting, Operations};
 pub use options::Options;
 pub use policy::{Access, Candidates, Evicted, EvictionPolicy, Preference, Tracking};
 pub use rdb::Element;
+pub use reopen::{ReopenError, Reopened};
 pub use shares::MemoryShares;
 pub use step::{Call, Cause, Position, Step, WorkerId};
 pub use stillframe_pagepool::device::{DirectIo, IoEngine, IoOptions, IoReport};
@@ -99,7 +117,7 @@ pub use stillframe_pagepool::{
     is_looking, sched, Carrying, Conditions, Late, Layout, Looking, PoolBackend, Reason, ScrubReport,
     ScrubStats, SnapshotKind, Turn, Unserved, SCRUB_STEP_PAGES,
 };
-pub use store::{CheckpointReport, SaveProgress, Store, View};
+pub use store::{CheckpointReport, SaveProgress, Store};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
     CollectionAt, Draw, ElementAhead, ElementCopies, FieldMode, FieldRef, GivenField, HashAt, Insertion,
@@ -107,5 +125,6 @@ pub use types::{
     SetAt, Setting, SortedSetAt, StringAt, TreesAhead, Upkeep,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
+pub use view::View;
 pub use walk::{CollectionView, Lost, Value, ViewEntry};
-pub use worker::{Alone, Database, OwnSteps, Worker};
+pub use worker::{Alone, Database, OwnSteps, Patient, Worker};

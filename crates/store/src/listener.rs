@@ -36,10 +36,13 @@ pub trait Listener: Send + Sync {
     fn hear(&self, step: &Step, effect: &Effect<'_>);
 
     fn end(&self, _step: &Step, _position: Position) {}
+
+    /// A call before has panicked, which ended that call alone: what was told by it is not known here.
+    fn has_missed(&self) {}
 }
 
 /// How many listeners a store may have.
-pub(crate) const LISTENERS_MAX: usize = 32;
+pub(crate) const LISTENERS_MAX: usize = 31;
 
 /// Says whether a listener wants to hear. As long as none of a store's does, a change costs a look at one word.
 ///
@@ -70,7 +73,9 @@ pub(crate) struct Contained(pub Arc<dyn Listener>);
 impl Contained {
     fn call(&self, call: impl FnOnce(&dyn Listener)) {
         // The hook of panics has said so.
-        let _ = catch_unwind(AssertUnwindSafe(|| call(&*self.0)));
+        if catch_unwind(AssertUnwindSafe(|| call(&*self.0))).is_err() {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.0.has_missed()));
+        }
     }
 }
 

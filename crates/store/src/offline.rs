@@ -8,9 +8,12 @@ use stillframe_pagepool::pagefile::{OpenOptions, PageError, PageFile, PageFileEr
 use stillframe_pagepool::PageId;
 
 use crate::error::{OpenError, SaveError};
+use crate::log::{LogHome, Place};
+use crate::opening::LOG_DIR;
 use crate::page::Page;
+use crate::replay::check_log;
 use crate::source::PageSource;
-use crate::store::{catalog_of, needed_pages};
+use crate::store::{catalog_of, needed_pages, place_of};
 use crate::walk::{Lost, ViewEntry, Walk};
 use crate::{DbId, DbStats};
 
@@ -22,8 +25,20 @@ const BATCH_PAGES: usize = 256;
 pub struct Offline {
     file: Arc<PageFile>,
     recovered: Recovered,
+    log_home: LogHome,
     /// Why an older checkpoint is read than the one that was saved last, if so.
     loss: Option<String>,
+}
+
+/// What a log has behind a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogContent {
+    /// Where the checkpoint stands in it.
+    pub from: Place,
+    pub unit_count: u64,
+    pub byte_count: u64,
+    /// Of a unit at the end that is not whole.
+    pub torn_byte_count: u64,
 }
 
 /// What a check of all pages found.
@@ -57,7 +72,9 @@ impl Offline {
             result => (result, None),
         };
         let (file, recovered) = result.map_err(OpenError::PageFile)?;
-        Ok(Offline { file, recovered, loss })
+        let dir = path.parent().unwrap_or(Path::new(""));
+        let log_home = LogHome::Dir(dir.join(LOG_DIR), IoOptions::default());
+        Ok(Offline { file, recovered, log_home, loss })
     }
 
     /// What was saved and is not in the checkpoint that is read, if anything.
@@ -74,6 +91,15 @@ impl Offline {
     /// Number of the checkpoint.
     pub fn checkpoint(&self) -> u64 {
         self.recovered.generation
+    }
+
+    /// Reads the log that goes with the checkpoint to its end, and changes nothing; `None`: there is none, and the file is of a format
+    /// that programs read which know no log.
+    ///
+    /// # Errors
+    /// What is wrong with the log.
+    pub fn check_log(&self) -> Option<Result<LogContent, OpenError>> {
+        place_of(&self.recovered).map(|from| read_log(&self.log_home, from))
     }
 
     /// Reads every page and compares it with its checksum; calls `progress` now and then with the pages read, and of how
@@ -108,6 +134,21 @@ impl Offline {
         }
     }
 
+    /// Calls `f` for names and sources of the function libraries that can be read, by ascending names, and `lost` for what cannot.
+    ///
+    /// # Errors
+    /// As of [`Offline::for_each`].
+    pub fn for_each_library<E: From<SaveError>>(
+        &self,
+        f: impl FnMut(&str, &[u8]) -> Result<(), E>,
+        mut lost: impl FnMut(Lost),
+    ) -> Result<(), E> {
+        match self.walk()? {
+            Some(walk) => walk.for_each_library(f, Some(&mut lost)),
+            None => Ok(()),
+        }
+    }
+
     /// Counters of a database, those of keys that cannot be read included.
     pub fn db_stats(&self, db: DbId) -> DbStats {
         self.walk().ok().flatten().map(|walk| walk.db_stats(db)).unwrap_or_default()
@@ -126,6 +167,16 @@ impl Offline {
             _ => Walk::new(self, catalog_of(header)).map(Some),
         }
     }
+}
+
+fn read_log(home: &LogHome, from: Place) -> Result<LogContent, OpenError> {
+    let found = check_log(home, from)?;
+    Ok(LogContent {
+        from,
+        unit_count: found.unit_count,
+        byte_count: found.replayed_bytes,
+        torn_byte_count: found.torn_bytes,
+    })
 }
 
 impl PageSource for Offline {

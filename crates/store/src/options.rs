@@ -3,6 +3,7 @@ use std::time::Duration;
 use stillframe_pagepool::device::IoOptions;
 use stillframe_pagepool::{Layout, PoolBackend, SnapshotKind};
 
+use crate::log_options::LogOptions;
 use crate::shares::MemoryShares;
 
 /// How a store is opened.
@@ -46,6 +47,9 @@ pub struct Options {
     pub layout: Layout,
     /// Serve the checkpoint of this number although a later one, which was saved, cannot be: what came after it is lost.
     pub accept_loss_after_checkpoint: Option<u64>,
+    /// Keep a log of all that changes, and so what has changed since the last checkpoint; `None`: none. A log that goes with the
+    /// checkpoint is replayed in any case. What named trees hold is in no log.
+    pub log: Option<LogOptions>,
     /// When the last clone of the store is dropped, take a checkpoint if anything has changed since the last one.
     pub checkpoint_on_drop: bool,
 }
@@ -67,6 +71,7 @@ impl Default for Options {
             hash_bits: 64,
             layout: Layout::FULL,
             accept_loss_after_checkpoint: None,
+            log: None,
             checkpoint_on_drop: true,
         }
     }

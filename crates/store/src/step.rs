@@ -3,7 +3,7 @@
 use crate::UnixMillis;
 
 /// A worker, by its number: no two of a store have the same one as long as it is open.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
 pub struct WorkerId(pub u32);
 
 /// Why a step is made.

@@ -8,27 +8,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use stillframe_pagepool::device::{Device, DirLock, IoReport, LockError, PageBuf};
-use stillframe_pagepool::pagefile::{PageFile, PageFileError, UserHeader, USER_HEADER_BYTES};
+use stillframe_pagepool::device::{Device, DirLock, IoReport};
+use stillframe_pagepool::pagefile::{
+    CutHeader, LogPosition, PageFileError, Recovered, UserHeader, USER_HEADER_BYTES,
+};
 use stillframe_pagepool::snapshot::Progress;
 use stillframe_pagepool::{
-    sched, CheckpointError, Conditions, PageId, Pool, PoolError, PoolOptions, Turn, PAGE_SIZE,
+    sched, CheckpointError, Conditions, PageId, Pool, PoolError, PoolOptions, Reason, Turn, PAGE_SIZE,
 };
 
 use crate::error::{Missing, OpenError, Refusal, SaveError};
-use crate::here::{check_away, check_outside, Busy};
+use crate::here::{check_away, Busy, StoreNumber};
 use crate::keyspace::{collect, Keyspace, CATALOG_DB_MAX, CATALOG_PAGE_COUNT};
 use crate::listener::Listener;
-use crate::page::Page;
+use crate::log::{position_of, JournalError, Log, LogHome, LogId, Offset, Place, Plan, SegmentNumber};
 use crate::rdb::Cut;
 use crate::shares::MemoryShares;
-use crate::source::PageSource;
 use crate::stop::Stop;
-use crate::walk::{Lost, ViewEntry, Walk};
+use crate::view::View;
+use crate::walk::ViewEntry;
 use crate::{Accesses, CollectionLimits, Damage, DbId, DbStats, Fault, Key, Options, Worker};
-
-/// Name of the page file in a store's directory.
-const PAGE_FILE: &str = "stillframe.pages";
 
 /// What a completed checkpoint did.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +53,7 @@ pub struct SaveProgress {
 
 pub(crate) struct Shared {
     pub keyspace: Arc<Keyspace>,
+    pub log: Log,
     dir: PathBuf,
     is_new: bool,
     /// The checkpoint that was opened, without a change since.
@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// A number that no other store has as long as this one is there.
-    fn number(&self) -> usize {
+    fn number(&self) -> StoreNumber {
         Arc::as_ptr(&self.keyspace) as usize
     }
 
@@ -92,21 +92,61 @@ impl Shared {
         at_cut: impl FnOnce() + Send + 'static,
         after_cut: impl FnOnce(),
     ) -> Result<CheckpointReport, SaveError> {
+        self.check_may_wait()?;
+        if self.log.is_unread() {
+            return Err(SaveError::Replaying);
+        }
+        if self.log.is_to_begin() && !self.has_checkpoint() {
+            // A log beside a page file without a checkpoint is nobody's: a crash would leave what no start can tell from half of a store.
+            self.checkpoint_with(self.log.plan_without(), || (), || ())?;
+        }
+        let plan = self.log.plan().map_err(log_failed)?;
+        self.checkpoint_with(plan, at_cut, after_cut)
+    }
+
+    /// Whether a checkpoint is durable: then it has the catalog.
+    fn has_checkpoint(&self) -> bool {
+        self.keyspace.pool.file().is_some_and(|file| file.is_mapped(self.keyspace.catalog))
+    }
+
+    /// Calls `f` while no checkpoint is taken.
+    ///
+    /// # Errors
+    /// [`SaveError::InProgress`].
+    pub fn while_not_saving<R>(&self, f: impl FnOnce() -> R) -> Result<R, SaveError> {
+        let _saving = self.saving.try_lock().ok_or(SaveError::InProgress)?;
+        Ok(f())
+    }
+
+    fn checkpoint_with(
+        &self,
+        plan: Plan,
+        at_cut: impl FnOnce() + Send + 'static,
+        after_cut: impl FnOnce(),
+    ) -> Result<CheckpointReport, SaveError> {
         let keyspace = self.keyspace.clone();
         let changes = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
         let changes_at_cut = changes.clone();
+        let plan = Arc::new(plan);
+        let place = Arc::new(Mutex::new(None));
+        let (plan_at_cut, place_at_cut) = (plan.clone(), place.clone());
         let in_barrier = move || {
             keyspace.fold().map_err(cut_failed)?;
             at_cut();
             changes_at_cut.0.store(keyspace.change_count(), Ordering::Relaxed);
             changes_at_cut.1.store(keyspace.named.change_count(), Ordering::Relaxed);
-            Ok(header_of(keyspace.catalog))
+            let place = plan_at_cut.cut();
+            *place_at_cut.lock() = place;
+            Ok(CutHeader { user: header_of(keyspace.catalog, place), log: position_of(place) })
         };
-        self.check_may_wait()?;
         let (pool, progress) = (&self.keyspace.pool, &self.progress);
         // Also after a panic of the caller's.
         let _end = EndOfProgress(progress);
-        let stats = pool.checkpoint_telling(in_barrier, after_cut, progress)?;
+        let log_first = |_: &CutHeader| plan.make_durable(*place.lock()).map_err(log_failed);
+        let saved = pool.checkpoint_telling(in_barrier, after_cut, log_first, progress);
+        let place = *place.lock();
+        self.log.settle(&plan, place, saved.is_ok());
+        let stats = saved?;
         self.saved_change_count.store(changes.0.load(Ordering::Relaxed), Ordering::Relaxed);
         self.saved_tree_change_count.store(changes.1.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(CheckpointReport {
@@ -119,6 +159,11 @@ impl Shared {
         })
     }
 
+    /// There is nobody else to tell.
+    fn complain(&self, text: &str, error: &dyn std::error::Error) {
+        let _ = writeln!(std::io::stderr(), "stillframe: '{}': {text}: {error}", self.dir.display());
+    }
+
     /// Whether anything has changed since the last checkpoint, but for what has expired.
     fn has_changed(&self) -> bool {
         self.keyspace.change_count() != self.saved_change_count.load(Ordering::Relaxed)
@@ -129,7 +174,8 @@ impl Shared {
     fn save_changes(&self) -> Result<(), SaveError> {
         self.check_may_wait()?;
         let _saving = self.saving.lock();
-        match self.has_changed() {
+        // What has not been replayed is on disk as it was.
+        match self.has_changed() && !self.log.is_unread() {
             true => self.checkpoint(|| (), || ()).map(drop),
             false => Ok(()),
         }
@@ -149,16 +195,17 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if self.saves_at_end {
             if let Err(error) = self.save_changes() {
-                let dir = self.dir.display();
-                let text = "what has changed since the last checkpoint is lost, which could not be saved";
-                // There is nobody else to tell.
-                let _ = writeln!(std::io::stderr(), "stillframe: '{dir}': {text}: {error}");
+                let text = "what has changed since the last checkpoint could not be saved, and is lost unless it is in the log";
+                self.complain(text, &error);
             }
         }
         self.keyspace.garbage.stop();
         if let Some(thread) = self.collector.lock().take() {
             // It holds no lock, and what it left over is listed.
             let _ = thread.join();
+        }
+        if let Err(error) = self.log.close() {
+            self.complain("what the log has not made durable is lost", &error);
         }
     }
 }
@@ -178,59 +225,42 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or creates the store kept in `dir`.
+    /// Opens or creates a store over a device. What goes with it in a log is to be replayed then, from the place that is returned on.
     ///
     /// # Errors
-    /// [`OpenError`] names the file and the reason; nothing has been changed on disk.
-    pub fn open(dir: &Path, options: Options) -> Result<Store, OpenError> {
-        check_options(&options)?;
-        std::fs::create_dir_all(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
-        let lock = DirLock::acquire(dir).map_err(|error| match error {
-            LockError::Held { dir, .. } => OpenError::Locked(dir),
-            LockError::Io { path, source } => OpenError::Io { path, source },
-        })?;
-        let path = dir.join(PAGE_FILE);
-        let device = PageFile::open_or_create_at(&path, options.io).map_err(|error| match error {
-            PageFileError::Device(error) if error.is_refusal() || error.is_in_use() => {
-                OpenError::Refused(Refusal::Device(error))
-            }
-            error if path.is_dir() => OpenError::Refused(Refusal::Directory(error)),
-            error => OpenError::PageFile(error),
-        })?;
-        Store::open_over(Arc::new(device), options, dir.into(), Some(lock))
-    }
-
-    /// Opens or creates a store on a device of the caller's, a faulty one in tests say. Its [`Store::dir`] is empty,
-    /// and nothing keeps a second store off the device.
-    ///
-    /// # Errors
-    /// [`OpenError`] names the device and the reason; nothing has been changed on it.
-    pub fn open_on(device: Arc<dyn Device>, options: Options) -> Result<Store, OpenError> {
-        check_options(&options)?;
-        Store::open_over(device, options, PathBuf::new(), None)
-    }
-
-    fn open_over(
+    /// [`OpenError`]; nothing has been changed on disk.
+    pub(crate) fn over(
         device: Arc<dyn Device>,
         options: Options,
         dir: PathBuf,
         lock: Option<DirLock>,
-    ) -> Result<Store, OpenError> {
+        log_home: LogHome,
+    ) -> Result<(Store, Option<Place>), OpenError> {
+        check_options(&options)?;
         let saves_at_end = options.checkpoint_on_drop;
-        let (pool, recovered) = Pool::open(device, &pool_options(&options))?;
+        let (pool, recovered, mut recovery_note) = open_pool(device, &options, &log_home)?;
         let is_new = recovered.page_count == 0;
+        let place = place_of(&recovered);
+        if is_new {
+            log_home.check_empty()?;
+        }
+        let log = Log::new(log_home, options.log, place.is_some());
         let checkpoint = recovered.generation;
         let opened = pool.file().map(|file| Cut { file_id: file.id().0, checkpoint, change_count: 0 });
         let keyspace = match is_new {
             true => Keyspace::create(pool, options)?,
             false => attach(pool, options, &recovered.user_header)?,
         };
-        let recovery_note = recovered.damage.map(|damage| note_of(&damage, recovered.fell_back));
+        if recovery_note.is_none() {
+            recovery_note = recovered.damage.map(|damage| note_of(&damage, recovered.fell_back));
+        }
         let keyspace = Arc::new(keyspace);
+        keyspace.steps.listen_first(log.listener());
         keyspace.pages.settle_bound();
         let collector = start_collector(&keyspace).map_err(PoolError::Thread)?;
         let shared = Shared {
             keyspace,
+            log,
             dir,
             is_new,
             opened,
@@ -243,11 +273,11 @@ impl Store {
             collector: Mutex::new(Some(collector)),
             _lock: lock,
         };
-        Ok(Store { shared: Arc::new(shared) })
+        Ok((Store { shared: Arc::new(shared) }, place))
     }
 
     /// Lets `listeners` hear of every change from now on, each in this order. A store has one list of listeners for its life: returns
-    /// false, and changes nothing, if there is one already, or there are more than 32. The store has them until the last clone
+    /// false, and changes nothing, if there is one already, or there are more than 31. The store has them until the last clone
     /// goes: a listener that has a clone itself keeps the store open for the life of the process.
     pub fn listen(&self, listeners: Vec<Arc<dyn Listener>>) -> bool {
         self.keyspace().steps.listen(listeners)
@@ -300,7 +330,7 @@ impl Store {
     }
 
     /// A number that no other store has as long as this one is there.
-    pub(crate) fn number(&self) -> usize {
+    pub(crate) fn number(&self) -> StoreNumber {
         self.shared.number()
     }
 
@@ -390,7 +420,7 @@ impl Store {
         std::mem::replace(&mut *folded.lock(), Ok(())).map_err(cut_failed)?;
         let cut = self.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));
-        Ok(View { store: self.number(), picture: Picture(picture), catalog, barrier_wait, cut })
+        Ok(View::new(self.number(), picture, catalog, barrier_wait, cut))
     }
 
     /// Names the state of the store after so many changes.
@@ -529,11 +559,8 @@ impl Store {
         key: &[u8],
         f: impl FnOnce(Option<ViewEntry<'_>>) -> R,
     ) -> Result<R, SaveError> {
-        if view.store != self.number() {
-            return Err(SaveError::OtherStore);
-        }
         let key = Key::new(key, self.keyspace().trees.order.hash(key));
-        view.walk()?.with_entry(db, &key, f)
+        view.with_entry(self.number(), db, &key, f)
     }
 
     /// Changes the limits of small collections.
@@ -645,11 +672,54 @@ fn cut_failed(stop: Stop) -> CheckpointError {
     CheckpointError::Io(format!("the catalog cannot be written: {stop:?}").into())
 }
 
-/// The store's part of the superblock: the catalog's page id.
-fn header_of(catalog: PageId) -> UserHeader {
+fn log_failed(error: JournalError) -> CheckpointError {
+    CheckpointError::Io(Reason::of(&error))
+}
+
+/// Where the number of the log is in the store's part of the superblock.
+const LOG_ID: Range<usize> = 8..16;
+
+/// The store's part of the superblock: the catalog's page id, and the number of the log.
+fn header_of(catalog: PageId, place: Option<Place>) -> UserHeader {
     let mut header = [0; USER_HEADER_BYTES];
     header[..4].copy_from_slice(&catalog.0.to_le_bytes());
+    header[LOG_ID].copy_from_slice(&place.map_or(0, |place| place.log.0).to_le_bytes());
     header
+}
+
+/// Where a checkpoint stands in its log.
+pub(crate) fn place_of(recovered: &Recovered) -> Option<Place> {
+    let mut log = [0; 8];
+    log.copy_from_slice(&recovered.user_header[LOG_ID]);
+    let LogPosition { segment, offset } = recovered.log;
+    let segment = SegmentNumber(u32::try_from(segment).ok()?);
+    let place = Place { log: LogId(u64::from_le_bytes(log)), segment, offset: Offset(offset) };
+    (recovered.log != LogPosition::NONE).then_some(place)
+}
+
+/// Opens the page file; an older checkpoint than the newest, if the log has all that came after it. Says so.
+fn open_pool(
+    device: Arc<dyn Device>,
+    options: &Options,
+    log_home: &LogHome,
+) -> Result<(Arc<Pool>, Recovered, Option<String>), OpenError> {
+    let error = match Pool::open(device.clone(), &pool_options(options)) {
+        Ok((pool, recovered)) => return Ok((pool, recovered, None)),
+        Err(error) => error,
+    };
+    let PoolError::PageFile(PageFileError::WouldLose { generation, ref cause, .. }) = error else {
+        return Err(error.into());
+    };
+    let accepting = PoolOptions { accept_loss_after: Some(generation), ..pool_options(options) };
+    if let Ok((pool, recovered)) = Pool::open(device, &accepting) {
+        if place_of(&recovered).is_some_and(|place| log_home.reaches(place)) {
+            let note = format!(
+                "{cause}. Checkpoint {generation} is served instead, and the log has all that came after it: nothing is lost"
+            );
+            return Ok((pool, recovered, Some(note)));
+        }
+    }
+    Err(error.into())
 }
 
 fn note_of(damage: &PageFileError, fell_back: bool) -> String {
@@ -680,74 +750,4 @@ fn start_collector(keyspace: &Arc<Keyspace>) -> std::io::Result<JoinHandle<()>> 
         let member = keyspace.pool.join();
         collect::collect(&keyspace, &member);
     })
-}
-
-struct Picture(stillframe_pagepool::View);
-
-impl PageSource for Picture {
-    fn read_page(&self, pid: PageId, into: &mut Page) -> Result<(), SaveError> {
-        Ok(self.0.read_page(pid, into)?)
-    }
-
-    fn read_pages(&self, pages: &mut [(PageId, &mut PageBuf)]) -> Vec<Result<(), SaveError>> {
-        self.0.read_pages(pages).into_iter().map(|result| result.map_err(SaveError::from)).collect()
-    }
-}
-
-/// A read-only picture of the store at a cut.
-pub struct View {
-    /// Of which store, by its number.
-    store: usize,
-    picture: Picture,
-    catalog: PageId,
-    barrier_wait: Duration,
-    cut: Option<Cut>,
-}
-
-impl View {
-    /// Which state of the store it shows.
-    pub fn cut(&self) -> Option<Cut> {
-        self.cut
-    }
-
-    /// Calls `f` for each entry, database by database. Expired entries are included (their deadline says so).
-    /// Values over a page come in several chunks ([`StrRef::chunks`](crate::StrRef::chunks)).
-    ///
-    /// # Errors
-    /// Those of `f`, or a damaged page; [`SaveError::Busy`] in a closure that an operation of this thread calls.
-    pub fn for_each<E: From<SaveError>>(
-        &self,
-        f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.walk()?.for_each(f)
-    }
-
-    /// The same, past pages that cannot be read: `lost` is told what is left out because of them.
-    ///
-    /// # Errors
-    /// Those of `f`; the catalog cannot be read.
-    pub fn for_each_readable<E: From<SaveError>>(
-        &self,
-        f: impl FnMut(ViewEntry<'_>) -> Result<(), E>,
-        mut lost: impl FnMut(Lost),
-    ) -> Result<(), E> {
-        self.walk()?.for_each_readable(f, &mut lost)
-    }
-
-    /// # Errors
-    /// The catalog cannot be read. [`SaveError::Busy`]: what is read may wait for a page that this thread's operation holds.
-    fn walk(&self) -> Result<Walk<'_, Picture>, SaveError> {
-        check_outside(self.store)?;
-        Walk::new(&self.picture, self.catalog)
-    }
-
-    /// How long the cut waited for the workers.
-    pub fn barrier_wait(&self) -> Duration {
-        self.barrier_wait
-    }
-
-    /// Counters of each database at the cut.
-    pub fn db_stats(&self, db: DbId) -> DbStats {
-        Walk::new(&self.picture, self.catalog).map(|walk| walk.db_stats(db)).unwrap_or_default()
-    }
 }

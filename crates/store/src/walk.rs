@@ -7,11 +7,13 @@ use stillframe_pagepool::{PageId, PAGE_SIZE};
 use crate::blobs::{Blob, BlobPlace, Class};
 use crate::error::SaveError;
 use crate::keyspace::{Catalog, CATALOG_PAGE_COUNT};
+use crate::named::{self, NameEntry};
 use crate::page::Page;
 use crate::source::{Ahead, PageSource, Run};
 use crate::stop::Stop;
 use crate::tree::hash::{Content, Inner, Leaf, Links, Record, RecordKey, RecordValue, Reference};
-use crate::tree::{blank, Pages, Words};
+use crate::tree::ordered::{OrderedLeaf, Stored};
+use crate::tree::{self as page_tree, blank, LeafView, LeafWalk, Pages, Words, NO_DATABASE};
 use crate::value::{Encoding, PageRun, Repr, ValueType};
 use crate::{DbId, DbStats, Key, StrRef, UnixMillis};
 
@@ -143,6 +145,10 @@ pub enum Lost {
     Keys { db: DbId, reason: String },
     /// A key whose value cannot be read.
     Value { db: DbId, key: Vec<u8>, reason: String },
+    /// Function libraries that nobody can name.
+    Libraries { reason: String },
+    /// A function library whose source cannot be read.
+    Library { name: String, reason: String },
 }
 
 impl std::fmt::Display for Lost {
@@ -152,6 +158,8 @@ impl std::fmt::Display for Lost {
             Lost::Value { db, key, reason } => {
                 write!(f, "the value of {:?} in database {}: {reason}", String::from_utf8_lossy(key), db.0)
             }
+            Lost::Libraries { reason } => write!(f, "function libraries: {reason}"),
+            Lost::Library { name, reason } => write!(f, "the function library {name:?}: {reason}"),
         }
     }
 }
@@ -278,6 +286,76 @@ impl<'a, S: PageSource> Walk<'a, S> {
             }
             level_max = level - 1;
         }
+    }
+
+    /// Gives `f` names and sources of the function libraries, by ascending names. `on_lost` is told what cannot be read; without one
+    /// that is an error.
+    pub fn for_each_library<E: From<SaveError>>(
+        &self,
+        mut f: impl FnMut(&str, &[u8]) -> Result<(), E>,
+        on_lost: OnLost<'_>,
+    ) -> Result<(), E> {
+        let mut visitor = Visitor { f: (), on_lost };
+        let unnamed = |reason| Lost::Libraries { reason };
+        let tree = match self.library_tree() {
+            Ok(Some(tree)) => tree,
+            Ok(None) => return Ok(()),
+            Err(error) => return visitor.lose(error, unnamed),
+        };
+        let (mut walk, mut page) = (LeafWalk::new(tree), blank());
+        loop {
+            let leaf = walk.next_leaf(&self.elements, &mut page).and_then(|pid| {
+                let Some(pid) = pid else { return Ok(None) };
+                let leaf = OrderedLeaf::new(&page).filter(|leaf| leaf.tag() == tree.tag);
+                leaf.map(Some).ok_or_else(|| damaged(pid, "a leaf"))
+            });
+            let leaf = match leaf {
+                Ok(Some(leaf)) => leaf,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    visitor.lose::<E>(error, unnamed)?;
+                    continue;
+                }
+            };
+            for slot in 0..leaf.count() {
+                let wrong = || SaveError::Damaged("the record of a function library is malformed".into());
+                let record = String::from_utf8(leaf.key(slot)).ok().zip(leaf.record(slot));
+                let Some((name, (_, value))) = record else {
+                    visitor.lose::<E>(wrong(), unnamed)?;
+                    continue;
+                };
+                match self.library_source(value) {
+                    Ok(source) => f(&name, &source)?,
+                    Err(error) => visitor.lose::<E>(error, |reason| Lost::Library { name, reason })?,
+                }
+            }
+        }
+    }
+
+    fn library_source(&self, value: Stored<'_>) -> Result<Vec<u8>, SaveError> {
+        if !value.is_outside {
+            return Ok(value.bytes.to_vec());
+        }
+        let wrong = || SaveError::Damaged("the reference to a function library is malformed".into());
+        let blob = value.blob().ok_or_else(wrong)?;
+        let run = self.run(&blob);
+        let source = as_value(&run, &blob, true).to_vec();
+        run.check().map(|()| source)
+    }
+
+    /// The tree that they are in; `None` if there are none.
+    fn library_tree(&self) -> Result<Option<page_tree::Tree>, SaveError> {
+        let Some(place) = self.catalog.names.filter(|_| self.catalog.has_libraries) else { return Ok(None) };
+        let (mut bytes, mut page) = (Vec::new(), blank());
+        for pid in place.pages() {
+            self.source.read_page(pid, &mut page)?;
+            bytes.extend_from_slice(&page[..]);
+        }
+        let names = named::decode(&bytes).unwrap_or_default();
+        let entry = names.first().filter(|first| first.name == named::LIBRARIES_NAME);
+        let wrong = || damaged(place.pid, "the list of named trees, with function libraries,");
+        let NameEntry { root, tag, .. } = *entry.ok_or_else(wrong)?;
+        Ok(Some(page_tree::Tree { db: NO_DATABASE, root, tag }))
     }
 
     /// Calls `f` with each entry, database by database.

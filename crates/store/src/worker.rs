@@ -169,16 +169,7 @@ impl Worker {
         if self.local.waits {
             return self.run_waiting(operation);
         }
-        self.operate(&mut operation)
-    }
-
-    /// An operation is a step, unless one is open.
-    #[inline(always)]
-    fn operate<R>(&mut self, operation: &mut impl FnMut(&mut Op<'_>) -> R) -> R {
-        let mut op = self.op();
-        let result = operation(&mut op);
-        op.local.holder.acting.end_operation();
-        result
+        operate(self.op(), &mut operation)
     }
 
     #[cold]
@@ -191,14 +182,15 @@ impl Worker {
         let _at_work = here.begin()?;
         self.begin_sharing()?;
         if self.store.is_full() && !self.store.is_stuck() {
-            self.store.wait(Fault::room());
+            // Also one that has stopped the others lets pages go meanwhile.
+            self.local.holder.member.idle_for_turns(|| self.store.wait(Fault::room()));
         }
         self.op().read_clock();
         let (mut load_count, mut may_settle) = (0, true);
         let running = Running::begin(self);
         let _waiting = Waiting::begin();
         loop {
-            match running.0.operate(&mut operation) {
+            match operate(running.0.op(), &mut operation) {
                 Err(OpError::Fault(fault)) => running.wait_for(fault, load_count < LOADS_MAX),
                 // Once: there is no more to come.
                 Err(OpError::OutOfMemory { .. })
@@ -258,7 +250,7 @@ impl Worker {
     /// What belongs together of what this worker changes.
     #[inline(always)]
     pub fn steps(&self) -> OwnSteps<'_> {
-        OwnSteps(&self.local.holder.acting)
+        OwnSteps(self)
     }
 
     /// What it has done, counted in debug builds.
@@ -379,14 +371,7 @@ impl Worker {
     /// # Errors
     /// [`OpError::Busy`]: this thread has stopped the others already.
     pub fn stop_others(&mut self) -> Result<Alone, OpError> {
-        if !self.is_seated {
-            self.come_here().begin()?;
-            self.begin_sharing()?;
-        }
-        let holder = &self.local.holder;
-        let Some(standstill) = holder.member.stop_others()? else { return Err(OpError::Busy) };
-        let locks = self.keyspace().locks.need_no_locks(holder);
-        Ok(Alone { _locks: locks, _standstill: standstill, _store: self.store.clone() })
+        stop_others(self, None)
     }
 
     /// What is known of the entry; does not count as an access. An expired entry is removed and counts as absent.
@@ -488,6 +473,14 @@ impl Worker {
     }
 }
 
+/// An operation is a step, unless one is open.
+#[inline(always)]
+fn operate<R>(mut op: Op<'_>, operation: &mut impl FnMut(&mut Op<'_>) -> R) -> R {
+    let result = operation(&mut op);
+    op.local.holder.acting.end_operation();
+    result
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         self.local.holder.acting.close_left_open();
@@ -538,6 +531,13 @@ impl Database<'_> {
         self.worker.run(|op| random::random_key(op, db))
     }
 
+    /// Removes an entry, also one whose deadline has passed; returns whether there was one.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
+    pub fn remove_in_any_case(&mut self, key: &Key<'_>) -> Result<bool, OpError> {
+        let db = self.db;
+        self.worker.run(|op| write::remove_in_any_case(op, db, key))
+    }
+
     /// Empties one database. The pages are freed in the background.
     /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
     ///
@@ -576,35 +576,51 @@ impl Database<'_> {
 
 /// The steps of a worker, as listeners hear of them.
 #[derive(Clone, Copy)]
-pub struct OwnSteps<'w>(&'w Acting);
+pub struct OwnSteps<'w>(&'w Worker);
 
 impl OwnSteps<'_> {
     /// This worker, in the steps that it makes.
     pub fn worker(&self) -> WorkerId {
-        self.0.worker()
+        self.acting().worker()
+    }
+
+    /// Whether it is [`Alone`].
+    pub fn is_alone(&self) -> bool {
+        self.0.local.holder.member.has_stopped_others()
     }
 
     /// From now on operations are one [`Step`] to listeners, until [`OwnSteps::end`] or the end of the worker. To be called once
     /// every key is locked that the step may change, or this worker is [`Alone`].
     #[inline(always)]
     pub fn begin(&self) {
-        self.0.open();
+        self.acting().open();
     }
 
     /// Ends the step, before the locks are given up.
     #[inline(always)]
     pub fn end(&self) {
-        self.0.close();
+        self.acting().close();
     }
 
     /// The caller's next call begins, whose changes listeners hear under this name.
     pub fn name_call(&self, name: Option<&'static str>) {
-        self.0.name_call(name);
+        self.acting().name_call(name);
     }
 
     /// What this worker changes from now on has this cause. Returns the one before.
     pub fn set_cause(&self, cause: Cause) -> Cause {
-        self.0.set_cause(cause)
+        self.acting().set_cause(cause)
+    }
+
+    /// Waits for the end of each step of another worker that changes this key at present, as long as that takes a command, and returns at once if
+    /// there is none. What a read before has met has been told to the end then. To be called between two commands: a cut may come meanwhile.
+    pub fn await_writer(&self, db: DbId, key: &Key<'_>) {
+        self.0.keyspace().locks.await_writer(&self.0.local.holder, db, key.hash);
+    }
+
+    #[inline(always)]
+    fn acting(&self) -> &Acting {
+        &self.0.local.holder.acting
     }
 }
 
@@ -613,4 +629,89 @@ impl OwnSteps<'_> {
 pub(crate) fn lock_if_waiting(worker: &mut Worker, keys: [(DbId, &Key<'_>); 2]) -> Option<Locks> {
     let waits = worker.local.waits;
     waits.then(|| worker.lock(&keys.map(|(db, key)| (db, *key)), true))
+}
+
+/// A worker that, while it has to wait for others for long, calls `meanwhile` every now and then, which may touch nothing of the
+/// store (B6).
+pub struct Patient<'w> {
+    pub worker: &'w mut Worker,
+    pub meanwhile: &'w mut dyn FnMut(),
+}
+
+impl Patient<'_> {
+    /// As [`Worker::quiesce`] where that takes no wait: no barrier is pending. Else it has not happened, and the result is false.
+    #[inline]
+    pub fn is_not_needed_by(worker: &mut Worker) -> bool {
+        debug_assert!(worker.local.holder.acting.is_between(), "a step is open between two commands");
+        let is_free = worker.local.holder.member.try_quiesce();
+        if is_free && !worker.keyspace().pages.all_resident() {
+            worker.keyspace().pages.note_residence();
+        }
+        is_free
+    }
+
+    /// As [`Worker::quiesce`].
+    #[cold]
+    pub fn quiesce(self) {
+        let Patient { worker, meanwhile } = self;
+        worker.local.holder.member.quiesce_meanwhile(meanwhile);
+        if !worker.keyspace().pages.all_resident() {
+            worker.keyspace().pages.note_residence();
+        }
+    }
+
+    /// As [`Worker::idle`]; it may have to wait after `f`.
+    pub fn idle<R>(self, f: impl FnOnce() -> R) -> R {
+        let Patient { worker, meanwhile } = self;
+        let member = &worker.local.holder.member;
+        match worker.is_seated && !member.has_stopped_others() {
+            true => member.idle_meanwhile(|| worker.here.away(f), meanwhile),
+            false => member.idle_meanwhile(f, meanwhile),
+        }
+    }
+
+    /// As [`Worker::stop_others`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn stop_others(self) -> Result<Alone, OpError> {
+        stop_others(self.worker, Some(self.meanwhile))
+    }
+
+    /// The same for what may take long. A worker that waits for a key's lock is in the middle of a command, where there may be nothing
+    /// that it can do `meanwhile`: it goes on first, unless some worker always waits.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn stop_others_for_long(self) -> Result<Alone, OpError> {
+        let Patient { worker, meanwhile } = self;
+        for _ in 0..TRIES_BETWEEN_COMMANDS {
+            let alone = stop_others(worker, Some(&mut *meanwhile))?;
+            if !worker.keyspace().locks.has_waiting() {
+                return Ok(alone);
+            }
+            drop(alone);
+            Patient { worker: &mut *worker, meanwhile: &mut *meanwhile }
+                .idle(|| std::thread::sleep(TIME_TO_GO_ON));
+        }
+        stop_others(worker, Some(meanwhile))
+    }
+}
+
+/// How often a worker tries to stop others while none of them waits for a lock. Each try stops everybody: with many, scripts would hold up
+/// workers that all write one key.
+const TRIES_BETWEEN_COMMANDS: usize = 5;
+/// What such a worker is given to go on.
+const TIME_TO_GO_ON: Duration = Duration::from_micros(100);
+
+fn stop_others(worker: &mut Worker, meanwhile: Option<&mut dyn FnMut()>) -> Result<Alone, OpError> {
+    if !worker.is_seated {
+        worker.come_here().begin()?;
+        worker.begin_sharing()?;
+    }
+    let holder = &worker.local.holder;
+    let stopped = holder.member.stop_others_meanwhile(meanwhile)?;
+    let Some(standstill) = stopped else { return Err(OpError::Busy) };
+    let locks = worker.keyspace().locks.need_no_locks(holder);
+    Ok(Alone { _locks: locks, _standstill: standstill, _store: worker.store.clone() })
 }

@@ -12,7 +12,7 @@ use super::values::{put_record, settled, NewValue};
 use crate::blobs::{Incoming, BLOB_BYTES};
 use crate::error::{Fault, OpError, TreeError};
 use crate::keyspace::Keyspace;
-use crate::named::KeptOut;
+use crate::named::{KeptOut, NamedTree};
 use crate::stop::{retry, Stop};
 use crate::tree::ordered::{fits_leaf, record_bytes, Removal, Seek, Stored};
 use crate::tree::{self, Joining, Scratch};
@@ -66,6 +66,35 @@ pub(super) fn commit(tree: &Tree, turn: &Turn<'_>, overlay: &Overlay) -> Result<
         }
     }
     Ok(())
+}
+
+/// Applies writes to a tree that nobody else is at work on: all of them, or none. By how much the number of records has changed.
+///
+/// # Errors
+/// [`OpError`], pages that are missing first: nothing has been changed. Or the tree is torn, which its state says.
+pub(super) fn apply_alone(
+    keyspace: &Keyspace,
+    named: &NamedTree,
+    scratch: &mut Scratch,
+    overlay: &Overlay,
+) -> Result<i64, OpError> {
+    if let Some(why) = named.torn() {
+        return Err(OpError::Damaged(why.clone()));
+    }
+    let (id, received) = (named.tree(), Received::new());
+    let needs = Needs::of(keyspace, id, overlay, &received);
+    needs.check(keyspace)?;
+    if !needs.missing.is_empty() {
+        return Err(Fault::of(needs.missing).into());
+    }
+    match Apply::new(keyspace, id, scratch).run(overlay, &received, &needs, false) {
+        Ok(record_delta) => Ok(record_delta),
+        Err(Failure::Nothing(error)) => Err(error),
+        Err(Failure::Torn(why)) => {
+            named.tear(why.clone());
+            Err(OpError::Damaged(why))
+        }
+    }
 }
 
 /// Long values that are in their places already, by their keys.
@@ -146,11 +175,11 @@ impl Needs {
     }
 
     /// Whether it can all be in memory together: nothing of it is written back before the last change.
-    fn check(&self, keyspace: &Keyspace) -> Result<(), TreeError> {
+    fn check(&self, keyspace: &Keyspace) -> Result<(), OpError> {
         let above_leaves = if self.leaf_count == 0 { self.missing.len() as u64 } else { 0 };
         let pages = above_leaves + self.leaf_count + (self.growth_bytes.div_ceil(BYTES_A_PAGE)) as u64;
         let needed_bytes = pages * PAGE_SIZE as u64 + self.value_bytes;
-        Ok(retry(|| keyspace.pages.check_together(needed_bytes))?)
+        retry(|| keyspace.pages.check_together(needed_bytes))
     }
 }
 

@@ -1,7 +1,8 @@
-//! A thread's access to keys, to collections or to a named tree, which takes care of itself.
+//! A thread's access to keys, to collections, to a named tree or to function libraries, which takes care of itself.
 
 mod collections;
 mod commit;
+mod libraries;
 mod load;
 mod many;
 mod overlay;
@@ -13,6 +14,7 @@ mod turn;
 mod values;
 
 pub use collections::{Hash, List, Set, SortedSet};
+pub use libraries::{libraries_version, Libraries};
 pub use range::{Record, TreeRange};
 pub use transaction::Transaction;
 pub use tree::Tree;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Fault, OpError, TreeError};
 use crate::keyspace::whole;
 use crate::keyspace::Keyspace;
-use crate::named::{NamedTree, Seat, Visit, Visitor};
+use crate::named::{NamedTree, Seat, Visit, Visitor, LIBRARIES_NAME};
 use crate::tree;
 use crate::worker::NODES_PATIENCE;
 use crate::Store;
@@ -61,7 +61,8 @@ impl Store {
     /// [`TreeError::Damaged`].
     pub fn tree_names(&self) -> Result<Vec<Vec<u8>>, TreeError> {
         let trees = self.keyspace().named.all()?;
-        Ok(trees.iter().map(|tree| tree.name().to_vec()).collect())
+        let names = trees.iter().map(|tree| tree.name()).filter(|name| *name != LIBRARIES_NAME);
+        Ok(names.map(<[u8]>::to_vec).collect())
     }
 
     /// Drops a tree; whether there was one. Its handles get [`TreeError::Dropped`] from then on, and its pages are freed in
@@ -74,6 +75,9 @@ impl Store {
         let (keyspace, name) = (self.keyspace().clone(), name.as_ref().to_vec());
         let pool = keyspace.pool.clone();
         self.check_may_wait()?;
+        if name == LIBRARIES_NAME {
+            return Ok(false);
+        }
         pool.at_barrier(move |_| whole::drop_named(&keyspace, &name))?.0
     }
 }

@@ -4,7 +4,8 @@
 //! ```text
 //! page 0       0 kind u8 | 8 hash seed 2 x u64 | 24 next_tag u32 | 28 database_count u32 | 32 has_garbage u32
 //!              36 may_leak u32: pages may be in use to which nothing leads
-//!              40 list of the named trees: page u32 | page_count u32; with one the kind is another
+//!              40 list of the named trees: page u32 | page_count u32; with one the kind is another, and
+//!              another again with function libraries
 //!              64 heads of the lists of slabs with free slots, u32 for each class
 //! pages 1-11   databases, 32 bytes each: root u32 | tag u32 | key_count u64 | deadline_count u64 | reserved u64
 //! pages 12-13  the newest of the garbage that has arrived and of what has been put off, see `discards`
@@ -14,7 +15,10 @@ use stillframe_pagepool::{PageId, Pool, PoolError, PAGE_SIZE};
 
 use crate::blobs::{Discards, GarbageLists, CLASS_COUNT};
 use crate::named::NamesPlace;
-use crate::page::{get_u32, get_u64, put_u32, put_u64, Page, KIND_CATALOG, KIND_CATALOG_WITH_NAMES};
+use crate::page::{
+    get_u32, get_u64, put_u32, put_u64, Page, KIND_CATALOG, KIND_CATALOG_WITH_LIBRARIES,
+    KIND_CATALOG_WITH_NAMES,
+};
 use crate::stop::Stop;
 use crate::DbStats;
 
@@ -55,6 +59,8 @@ pub(crate) struct Catalog {
     pub may_leak: bool,
     /// The list of the named trees, if there are any.
     pub names: Option<NamesPlace>,
+    /// Function libraries are among them.
+    pub has_libraries: bool,
 }
 
 /// Allocates the catalog's pages, all zero.
@@ -78,6 +84,7 @@ impl Catalog {
             garbage: GarbageLists::default(),
             may_leak: false,
             names: None,
+            has_libraries: false,
         }
     }
 
@@ -88,15 +95,17 @@ impl Catalog {
     ) -> Result<Catalog, Stop> {
         let head = page_at(0)?;
         let stored_count = get_u32(head, 28) as usize;
-        let is_catalog = head[0] == KIND_CATALOG || head[0] == KIND_CATALOG_WITH_NAMES;
-        if !is_catalog || stored_count > CATALOG_DB_MAX {
+        let has_libraries = head[0] == KIND_CATALOG_WITH_LIBRARIES;
+        let has_names = has_libraries || head[0] == KIND_CATALOG_WITH_NAMES;
+        if !(has_names || head[0] == KIND_CATALOG) || stored_count > CATALOG_DB_MAX {
             return Err(Stop::Damaged("the catalog page is not a catalog".into()));
         }
         let mut catalog = Catalog::empty(database_count.max(stored_count));
         catalog.hash_seed = (get_u64(head, 8), get_u64(head, 16));
         catalog.next_tag = get_u32(head, 24);
         catalog.may_leak = get_u32(head, 36) != 0;
-        if head[0] == KIND_CATALOG_WITH_NAMES {
+        catalog.has_libraries = has_libraries;
+        if has_names {
             let wrong = || Stop::Damaged("the catalog's list of named trees is nowhere".into());
             catalog.names = Some(NamesPlace::new(get_u32(head, 40), get_u32(head, 44)).ok_or_else(wrong)?);
         }
@@ -142,8 +151,9 @@ impl Catalog {
         let mut page = [0; PAGE_SIZE];
         page[0] = KIND_CATALOG;
         if let Some(names) = self.names {
-            // A version that knows no named trees refuses it, instead of taking their pages for leaks.
-            page[0] = KIND_CATALOG_WITH_NAMES;
+            // A version that knows no named trees refuses it, instead of taking their pages for leaks; and one that knows no
+            // libraries, instead of serving without them.
+            page[0] = if self.has_libraries { KIND_CATALOG_WITH_LIBRARIES } else { KIND_CATALOG_WITH_NAMES };
             put_u32(&mut page, 40, names.pid.0);
             put_u32(&mut page, 44, names.page_count);
         }
@@ -212,6 +222,7 @@ mod tests {
         catalog.next_tag = 77;
         catalog.may_leak = true;
         catalog.names = NamesPlace::new(123, 4);
+        catalog.has_libraries = true;
         catalog.slab_heads[CLASS_COUNT - 1] = 12;
         for (i, db) in (0u64..).zip(&mut catalog.databases) {
             *db = Database { root: i as u32, tag: 9, key_count: i << 40, deadline_count: i };

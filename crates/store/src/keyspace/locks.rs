@@ -1,6 +1,6 @@
 //! Striped key locks, for commands that need several keys not to change (invariants C2 and C8).
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{fence, AtomicU32, Ordering};
 use std::sync::Arc;
 
 use parking_lot::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
@@ -26,6 +26,8 @@ pub(crate) struct Padding;
 pub(crate) struct StripeLocks {
     sharing: Sharing<Stripes>,
     gate: Arc<Gate>,
+    /// Threads that wait for a lock, until they are at work again.
+    waiting_count: AtomicU32,
 }
 
 struct Stripes(Box<[Stripe]>);
@@ -155,7 +157,11 @@ impl Stripes {
 /// Whether operations take locks; as of [`Sharing`].
 impl StripeLocks {
     pub fn new(expects_several: bool) -> StripeLocks {
-        StripeLocks { sharing: Sharing::new(expects_several, Stripes::make), gate: Arc::default() }
+        StripeLocks {
+            sharing: Sharing::new(expects_several, Stripes::make),
+            gate: Arc::default(),
+            waiting_count: AtomicU32::new(0),
+        }
     }
 
     /// A worker that may take locks.
@@ -206,7 +212,7 @@ impl StripeLocks {
         }
         let stripe = stripes.of(db, hash);
         let taken = stripe.try_write();
-        let guard = taken.unwrap_or_else(|| holder.member.idle(|| stripe.write()));
+        let guard = taken.unwrap_or_else(|| self.wait(holder, || stripe.write()));
         KeyLock::Exclusive { _ends: holder.ends_operation(), _guard: guard }
     }
 
@@ -220,7 +226,7 @@ impl StripeLocks {
         let Some(stripes) = self.sharing.locks() else { return KeyLock::None };
         let stripe = stripes.of(db, hash);
         let taken = stripe.try_read();
-        KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
+        KeyLock::Shared { _guard: taken.unwrap_or_else(|| self.wait(holder, || stripe.read())) }
     }
 
     /// The lock of a key whose value lies in several pages, for an operation that reads it.
@@ -232,7 +238,7 @@ impl StripeLocks {
         }
         let stripe = stripes.of(db, hash);
         let taken = stripe.try_read();
-        KeyLock::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read())) }
+        KeyLock::Shared { _guard: taken.unwrap_or_else(|| self.wait(holder, || stripe.read())) }
     }
 
     /// The lock of a key that background work may change: `None` if somebody holds the key.
@@ -265,7 +271,7 @@ impl StripeLocks {
             indices.dedup();
         }
         let stripes =
-            indices.into_iter().map(|index| lock_stripe(holder, &stripes.0[index], write)).collect();
+            indices.into_iter().map(|index| self.lock_stripe(holder, &stripes.0[index], write)).collect();
         holder.held.enter(write);
         Locks { _stripes: stripes, held: Some((holder.held.clone(), write)) }
     }
@@ -278,18 +284,50 @@ impl StripeLocks {
         BehindLocks { gate }
     }
 
+    /// Waits for whoever has locked a key to change it, if anybody has. A change that this thread has met was made under the lock, so
+    /// its step has ended when this returns.
+    pub fn await_writer(&self, holder: &Holder, db: DbId, hash: u64) {
+        let Some(stripes) = self.sharing.locks() else { return };
+        if holder.held.any() {
+            return;
+        }
+        let stripe = stripes.of(db, hash);
+        if stripe.is_locked_exclusive() {
+            drop(stripe.try_read().unwrap_or_else(|| self.wait(holder, || stripe.read())));
+        }
+        // The look itself orders nothing.
+        fence(Ordering::Acquire);
+    }
+
     /// A lock set without locks, for a worker that has stopped the others.
     pub fn need_no_locks(&self, holder: &Holder) -> Locks {
         self.lock_keys(holder, &[], true)
     }
-}
 
-fn lock_stripe(holder: &Holder, stripe: &Stripe, write: bool) -> OwnedStripe {
-    if write {
-        let taken = stripe.try_write_arc();
-        OwnedStripe::Exclusive { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.write_arc())) }
-    } else {
-        let taken = stripe.try_read_arc();
-        OwnedStripe::Shared { _guard: taken.unwrap_or_else(|| holder.member.idle(|| stripe.read_arc())) }
+    /// Whether a thread waits for a lock, or has got one and is not at work yet. To be asked by a worker that has stopped the others:
+    /// such a thread is quiescent in the middle of a command.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting_count.load(Ordering::SeqCst) > 0
+    }
+
+    #[cold]
+    fn wait<R>(&self, holder: &Holder, lock: impl FnOnce() -> R) -> R {
+        // Before this thread is seen as quiescent.
+        self.waiting_count.fetch_add(1, Ordering::SeqCst);
+        let guard = holder.member.idle(lock);
+        self.waiting_count.fetch_sub(1, Ordering::SeqCst);
+        guard
+    }
+
+    fn lock_stripe(&self, holder: &Holder, stripe: &Stripe, write: bool) -> OwnedStripe {
+        if write {
+            let taken = stripe.try_write_arc();
+            OwnedStripe::Exclusive {
+                _guard: taken.unwrap_or_else(|| self.wait(holder, || stripe.write_arc())),
+            }
+        } else {
+            let taken = stripe.try_read_arc();
+            OwnedStripe::Shared { _guard: taken.unwrap_or_else(|| self.wait(holder, || stripe.read_arc())) }
+        }
     }
 }

@@ -165,7 +165,7 @@ impl Keyspace {
             databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),
             counters: Counters::new(content.databases.iter().map(|d| d.stats())),
             blobs: Blobs::new(&pages, &garbage, &content.slab_heads),
-            named: Named::new(&pages, content.names),
+            named: Named::new(&pages, content.names, content.has_libraries),
             locks: StripeLocks::new(options.worker_count > 1),
             garbage,
             skips: Skips::default(),
@@ -338,6 +338,7 @@ impl Keyspace {
             garbage: self.garbage.to_lists(&self.pool)?,
             may_leak: self.pages.leaks.may_leak(),
             names: self.named.place(),
+            has_libraries: self.named.has_libraries(),
         })
     }
 }

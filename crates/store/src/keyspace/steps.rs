@@ -10,16 +10,30 @@ use crate::listener::{Contained, Ear, Listener, LISTENERS_MAX};
 use crate::step::{Call, Cause, Position, Step, WorkerId};
 use crate::UnixMillis;
 
+/// Bits of the callers' listeners begin here.
+const FIRST_INDEX: usize = 1;
+
 /// The listeners of a store, and the positions of its steps.
 #[derive(Default)]
 pub(crate) struct Steps {
     listeners: OnceLock<Box<[Arc<dyn Listener>]>>,
+    /// The store's own, its log: it hears before all others.
+    first: OnceLock<Arc<dyn Listener>>,
     /// A bit for each that follows steps.
     following: AtomicU32,
     /// A bit for each that wants to hear.
     attending: Arc<AtomicU32>,
     workers: AtomicU32,
     position: LastPosition,
+}
+
+/// Where a panic ends the process there is nothing to contain.
+fn contained(listener: Arc<dyn Listener>) -> Arc<dyn Listener> {
+    if cfg!(panic = "unwind") {
+        Arc::new(Contained(listener))
+    } else {
+        listener
+    }
 }
 
 /// All workers write here, and only read what lies beside it.
@@ -34,26 +48,31 @@ impl Steps {
         if listeners.len() > LISTENERS_MAX {
             return false;
         }
-        // Where a panic ends the process there is nothing to contain.
-        let contained = |listener| -> Arc<dyn Listener> {
-            if cfg!(panic = "unwind") {
-                Arc::new(Contained(listener))
-            } else {
-                listener
-            }
-        };
         let is_first = self.listeners.set(listeners.into_iter().map(contained).collect()).is_ok();
         if is_first {
-            for (index, listener) in self.listeners.get().into_iter().flatten().enumerate() {
-                self.following.fetch_or(u32::from(listener.follows_steps()) << index, Ordering::Relaxed);
-                listener.attend(Ear::new(self.attending.clone(), index));
-            }
+            let listeners = self.listeners.get().into_iter().flatten().enumerate();
+            listeners.for_each(|(index, listener)| self.admit(FIRST_INDEX + index, listener));
         }
         is_first
     }
 
+    /// Lets the store's own listener hear, before all others. Once.
+    pub fn listen_first(&self, listener: Arc<dyn Listener>) {
+        let listener = self.first.get_or_init(|| contained(listener));
+        self.admit(0, listener);
+    }
+
+    fn admit(&self, index: usize, listener: &Arc<dyn Listener>) {
+        self.following.fetch_or(u32::from(listener.follows_steps()) << index, Ordering::Relaxed);
+        listener.attend(Ear::new(self.attending.clone(), index));
+    }
+
     /// Calls `f` with the listeners of these bits.
     fn for_each(&self, bits: u32, f: impl Fn(&dyn Listener)) {
+        if bits & 1 != 0 {
+            self.first.get().into_iter().for_each(|listener| f(&**listener));
+        }
+        let bits = bits >> FIRST_INDEX;
         let all = self.listeners.get().into_iter().flatten().enumerate();
         let told = all.take_while(|(index, _)| bits >> index != 0);
         told.filter(|(index, _)| bits >> index & 1 != 0).for_each(|(_, listener)| f(&**listener));

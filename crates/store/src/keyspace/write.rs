@@ -418,8 +418,21 @@ pub(crate) fn note_written(
 
 /// Removes an entry; returns whether it was there.
 pub fn remove(op: &mut Op<'_>, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
+    remove_by(op, db, key, op.local.now)
+}
+
+/// The same whether its deadline has passed or not.
+pub fn remove_in_any_case(op: &mut Op<'_>, db: DbId, key: &Key<'_>) -> Result<bool, OpError> {
+    remove_by(op, db, key, 0)
+}
+
+/// Removes an entry; returns whether it was there by a clock that says `now`.
+fn remove_by(op: &mut Op<'_>, db: DbId, key: &Key<'_>, now: UnixMillis) -> Result<bool, OpError> {
     let _lock = op.keyspace.locks.lock_key(&op.local.holder, db, key.hash);
-    let was = beside_damage(op.keyspace, db, key, || remove_if(op, db, key, Joining::Sparse, |_| true))?;
+    let clock = std::mem::replace(&mut op.local.now, now);
+    let was = beside_damage(op.keyspace, db, key, || remove_if(op, db, key, Joining::Sparse, |_| true));
+    op.local.now = clock;
+    let was = was?;
     if was == Was::There {
         op.announce(Effect::Delete { db, key: *key });
     }

@@ -7,7 +7,7 @@ mod seat;
 mod tree;
 
 pub(crate) use gate::{KeptOut, Visit};
-pub(crate) use names::{NameEntry, NamesPlace};
+pub(crate) use names::{decode, NameEntry, NamesPlace, LIBRARIES_NAME};
 pub(crate) use registry::Named;
 pub(crate) use seat::Seat;
 pub(crate) use tree::{NamedTree, Visitor};

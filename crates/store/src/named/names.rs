@@ -11,15 +11,18 @@ use stillframe_pagepool::{PageId, Pool, PAGE_SIZE};
 use crate::page::KIND_NAMES;
 use crate::stop::Stop;
 
-/// Trees that a store may have.
+/// Trees that callers may have.
 pub(crate) const TREES_MAX: usize = 4096;
-/// Bytes of a name, at most; it has one at least.
+/// Bytes of a name, at most; a caller's has one at least.
 pub(crate) const NAME_MAX_BYTES: usize = 255;
+/// The name of the tree of function libraries, which no caller's tree can have.
+pub(crate) const LIBRARIES_NAME: &[u8] = b"";
 
 const HEADER_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 17;
 /// Pages of the longest list.
-const PAGES_MAX: u32 = ((HEADER_BYTES + TREES_MAX * (ENTRY_BYTES + NAME_MAX_BYTES)) / PAGE_SIZE) as u32 + 1;
+const PAGES_MAX: u32 =
+    ((HEADER_BYTES + (TREES_MAX + 1) * (ENTRY_BYTES + NAME_MAX_BYTES)) / PAGE_SIZE) as u32 + 1;
 
 /// Where the list is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +80,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<NameEntry>> {
     let header = take::<HEADER_BYTES>(&mut &*bytes)?;
     let word = |at: usize| Some(u32::from_le_bytes(*header.get(at..)?.first_chunk::<4>()?) as usize);
     let (count, byte_count) = (word(4)?, word(8)?);
-    if header[0] != KIND_NAMES || count > TREES_MAX {
+    if header[0] != KIND_NAMES || count > TREES_MAX + 1 {
         return None;
     }
     let mut rest = bytes.get(HEADER_BYTES..byte_count)?;
@@ -92,8 +95,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<NameEntry>> {
         entries.push(NameEntry { name: name.to_vec(), root, tag, record_count });
     }
     let are_sorted = entries.windows(2).all(|pair| pair[0].name < pair[1].name);
-    (rest.is_empty() && are_sorted && entries.first().is_none_or(|first| !first.name.is_empty()))
-        .then_some(entries)
+    (rest.is_empty() && are_sorted).then_some(entries)
 }
 
 /// Writes a list to an object of its own.
@@ -145,7 +147,7 @@ mod tests {
 
     fn entries(random: &mut fastrand::Rng) -> Vec<NameEntry> {
         let name = |random: &mut fastrand::Rng| -> Vec<u8> {
-            (0..1 + random.usize(..NAME_MAX_BYTES)).map(|_| random.u8(..)).collect()
+            (0..random.usize(..1 + NAME_MAX_BYTES)).map(|_| random.u8(..)).collect()
         };
         let mut entries: Vec<NameEntry> = (0..random.usize(..40))
             .map(|_| NameEntry {

@@ -1,12 +1,13 @@
 //! Which named trees a store has.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stillframe_pagepool::{PageId, Reason};
 
-use super::names::{self, NameEntry, NamesPlace, NAME_MAX_BYTES, TREES_MAX};
+use super::names::{self, NameEntry, NamesPlace, LIBRARIES_NAME, NAME_MAX_BYTES, TREES_MAX};
 use super::tree::NamedTree;
 use crate::error::{OpError, TreeError};
 use crate::pages::Pages;
@@ -23,6 +24,10 @@ pub(crate) struct Named {
     list: Mutex<List>,
     /// Held for a bulk load: to a cut its pages are garbage, and there is room for one such tree.
     pub loading: Mutex<()>,
+    /// Whether the last cut had function libraries, as the catalog says: the list may not be there to be asked.
+    had_libraries: bool,
+    /// See [`Named::libraries_version`].
+    libraries_version: AtomicU64,
 }
 
 struct List {
@@ -39,12 +44,31 @@ impl List {
     fn trees(&self) -> Result<&BTreeMap<Vec<u8>, Arc<NamedTree>>, TreeError> {
         self.trees.as_ref().map_err(|why| TreeError::Damaged(why.clone()))
     }
+
+    /// Adds an empty tree.
+    fn add(&mut self, name: &[u8], root: PageId, tag: u32) -> Arc<NamedTree> {
+        let entry = NameEntry { name: name.to_vec(), root, tag, record_count: 0 };
+        let tree = Arc::new(NamedTree::new(entry));
+        if let Ok(trees) = &mut self.trees {
+            trees.insert(name.to_vec(), tree.clone());
+        }
+        self.change_count += 1;
+        tree
+    }
 }
 
 impl Named {
     /// Trees whose list is at `place`; it waits for the list's pages. What cannot be read is an error to who asks for it.
-    pub fn new(pages: &Arc<Pages>, place: Option<NamesPlace>) -> Named {
-        let read = place.map_or(Ok(Vec::new()), |place| names::read(&pages.pool, place));
+    pub fn new(pages: &Arc<Pages>, place: Option<NamesPlace>, has_libraries: bool) -> Named {
+        let read = place.map_or(Ok(Vec::new()), |place| {
+            let entries = names::read(&pages.pool, place)?;
+            let are_among_them = entries.first().is_some_and(|first| first.name == LIBRARIES_NAME);
+            if are_among_them == has_libraries {
+                Ok(entries)
+            } else {
+                Err(names::not_names(place.pid))
+            }
+        });
         let by_name = |entry: NameEntry| (entry.name.clone(), Arc::new(NamedTree::new(entry)));
         let trees = read.map(|entries| entries.into_iter().map(by_name).collect());
         let trees = trees.map_err(|stop| {
@@ -57,6 +81,8 @@ impl Named {
             unbounded: Trees::new(&unbounded, Ordered { counts: false }),
             list: Mutex::new(List { trees, place, written: Vec::new(), change_count: 0 }),
             loading: Mutex::default(),
+            had_libraries: has_libraries,
+            libraries_version: AtomicU64::new(u64::from(has_libraries)),
         }
     }
 
@@ -65,26 +91,20 @@ impl Named {
     /// # Errors
     /// [`TreeError`].
     pub fn open(&self, name: &[u8], next_tag: impl FnOnce() -> u32) -> Result<Arc<NamedTree>, TreeError> {
-        let mut list = self.list.lock();
-        let count = list.trees()?.len();
-        if let Some(tree) = list.trees()?.get(name) {
-            return Ok(tree.clone());
-        }
         if !(1..=NAME_MAX_BYTES).contains(&name.len()) {
             return Err(TreeError::Name);
         }
-        if count >= TREES_MAX {
+        let mut list = self.list.lock();
+        if let Some(tree) = list.trees()?.get(name) {
+            return Ok(tree.clone());
+        }
+        let trees = list.trees()?;
+        if trees.len() - usize::from(trees.contains_key(LIBRARIES_NAME)) >= TREES_MAX {
             return Err(TreeError::TooMany);
         }
         let tag = next_tag();
         let root = self.trees.create(tag).map_err(OpError::from)?;
-        let entry = NameEntry { name: name.to_vec(), root, tag, record_count: 0 };
-        let tree = Arc::new(NamedTree::new(entry));
-        if let Ok(trees) = &mut list.trees {
-            trees.insert(name.to_vec(), tree.clone());
-        }
-        list.change_count += 1;
-        Ok(tree)
+        Ok(list.add(name, root, tag))
     }
 
     /// Takes a tree out of the list; its root. Runs in the barrier.
@@ -102,7 +122,36 @@ impl Named {
         }))
     }
 
-    /// All trees, by name.
+    /// The tree of function libraries; `None`: there are no libraries.
+    ///
+    /// # Errors
+    /// [`TreeError::Damaged`].
+    pub fn libraries(&self) -> Result<Option<Arc<NamedTree>>, TreeError> {
+        Ok(self.list.lock().trees()?.get(LIBRARIES_NAME).cloned())
+    }
+
+    /// Makes the empty tree of this root that of the function libraries, of which there are none yet. While everybody else stands
+    /// still.
+    pub fn begin_libraries(&self, root: PageId, tag: u32) -> Arc<NamedTree> {
+        self.list.lock().add(LIBRARIES_NAME, root, tag)
+    }
+
+    /// Whether the next cut has function libraries.
+    pub fn has_libraries(&self) -> bool {
+        let list = self.list.lock();
+        list.trees.as_ref().map_or(self.had_libraries, |trees| trees.contains_key(LIBRARIES_NAME))
+    }
+
+    /// A number that rises with each change of the function libraries; 0 as long as there have been none.
+    pub fn libraries_version(&self) -> u64 {
+        self.libraries_version.load(Ordering::Acquire)
+    }
+
+    pub fn note_libraries_changed(&self) {
+        self.libraries_version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// All trees, by name, that of the function libraries first.
     ///
     /// # Errors
     /// [`TreeError::Damaged`].

@@ -87,8 +87,12 @@ pub enum ReadErrorKind {
     DuplicateElement,
     #[error("unsupported type {family} (RDB type {code}, {encoding})")]
     UnsupportedType { family: &'static str, encoding: &'static str, code: u8 },
-    #[error("unsupported function library")]
+    #[error(
+        "unsupported function library in the format of release candidates of Redis 7.0 (RDB opcode 246)"
+    )]
     UnsupportedFunction,
+    #[error("a function library of {length_bytes} bytes exceeds the limit of 16 MB")]
+    LibraryTooLong { length_bytes: u64 },
     #[error("unsupported data of module {0}")]
     UnsupportedModuleAux(String),
     #[error("an earlier error ended the reading")]
@@ -154,6 +158,26 @@ pub enum WriteError {
     FieldDeadlines { key: Vec<u8> },
     #[error("an earlier error ended the writing of the dump")]
     Failed,
+}
+
+/// Why a payload was not accepted by [`open_libraries`](super::open_libraries). The words are those of Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LibrariesError {
+    /// The footer is missing, of a newer version, or its checksum does not fit.
+    #[error("DUMP payload version or checksum are wrong")]
+    VersionOrChecksum,
+    /// Something else than function libraries is in it.
+    #[error("given type is not a function")]
+    OtherType,
+    /// A library as release candidates of Redis 7.0 had them; Redis 7.2 refuses it so.
+    #[error("Pre-release function format not supported")]
+    PreRelease,
+    /// A library cannot be read.
+    #[error("Failed loading library payload")]
+    BadData,
+    #[error("Failed loading library payload: a function library has at most 16 MB, and all together 512 MB")]
+    TooLong,
 }
 
 /// Why a payload was not accepted by [`parse_payload`](super::parse_payload).

@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! "REDIS" version:4 ASCII digits, or "VALKEY" version:3 ASCII digits
-//! { AUX name value | FUNCTION2 code | MODULE_AUX ... }
+//! { AUX name value | FUNCTION2 source | MODULE_AUX ... }
 //! { SELECTDB db
 //!   [RESIZEDB keys expires] [SLOT_INFO slot keys expires]
 //!   { [EXPIRETIME_MS ms:8 LE | EXPIRETIME s:4 LE] [IDLE s | FREQ count:1] type:1 key value } }
@@ -47,6 +47,7 @@ mod format;
 mod gather;
 mod intset;
 mod kind;
+mod libraries;
 mod listpack;
 mod lzf;
 mod output;
@@ -59,13 +60,14 @@ mod writer;
 mod ziplist;
 mod zipmap;
 
-pub use error::{KeyName, PayloadError, ReadError, ReadErrorKind, WriteError};
+pub use error::{KeyName, LibrariesError, PayloadError, ReadError, ReadErrorKind, WriteError};
 pub use format::{
     Cut, KeyMeta, RdbString, SmallLimits, StringRef, WriteVersion, MAX_READ_VERSION, MAX_STRING_BYTES,
     VALKEY_VERSIONS, WRITE_VERSION,
 };
 pub use gather::{ListNodes, Tally};
 pub use kind::{Announced, CollectionKind, Element, Entry, HashField, Parts, RdbValue};
+pub use libraries::{dump_libraries, open_libraries};
 pub use lzf::Compressor;
 pub use payload::{
     dump_string, open_gathered, open_payload, open_unchecked_payload, parse_payload, LongPayload, Payload,

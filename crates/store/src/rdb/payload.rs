@@ -30,10 +30,15 @@ pub fn dump_string(string: StringRef<'_>, compressor: Option<&mut Compressor>) -
     };
     out.reserve_exact(body_bytes.len() + FOOTER_BYTES);
     out.extend_from_slice(body_bytes);
-    out.extend_from_slice(&(WRITE_VERSION as u16).to_le_bytes());
-    let checksum = CRC64.checksum(&out);
-    out.extend_from_slice(&checksum.to_le_bytes());
+    put_footer(&mut out);
     out
+}
+
+/// Ends a payload.
+pub(super) fn put_footer(out: &mut Vec<u8>) {
+    out.extend_from_slice(&(WRITE_VERSION as u16).to_le_bytes());
+    let checksum = CRC64.checksum(out);
+    out.extend_from_slice(&checksum.to_le_bytes());
 }
 
 /// The bytes that `DUMP` returns for a collection, which comes element by element.
@@ -182,7 +187,7 @@ pub fn parse_payload(payload: &[u8]) -> Result<RdbValue, PayloadError> {
 }
 
 /// The payload without its footer, if that is right, and the version it names.
-fn checked_body(payload: &[u8]) -> Option<(&[u8], u32)> {
+pub(super) fn checked_body(payload: &[u8]) -> Option<(&[u8], u32)> {
     let (body, version, checksum) = parts(payload)?;
     let checked = &payload[..payload.len() - CHECKSUM_BYTES];
     (checksum == CRC64.checksum(checked)).then_some((body, version))

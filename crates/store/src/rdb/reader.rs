@@ -4,6 +4,7 @@ use super::elements::Elements;
 use super::error::{KeyName, ReadError, ReadErrorKind};
 use super::format::{opcode, Cut, KeyMeta, MAX_READ_VERSION, TYPE_STRING, VALKEY_VERSIONS};
 use super::kind::{CollectionKind, Element, Entry, RdbValue};
+use super::libraries;
 use super::skip::{module_name, skip_module_aux, OtherType};
 use super::source::{Source, StringBody};
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ const KEPT_AUX: [&str; 9] = [
 /// First RDB version that ends in a checksum.
 const CHECKSUM_VERSION: u32 = 5;
 
-/// What to do about keys of types that are not stored, function libraries and module data.
+/// What to do about keys of types that are not stored, function libraries of release candidates, and module data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnUnsupported {
     /// An error that names the type and the key.
@@ -87,6 +88,10 @@ pub enum Next {
         /// How many there are, if the dump says so here. It is for sizes only: a damaged dump may say anything.
         count_hint: Option<u64>,
     },
+    /// A function library. Dumps have them before the first key.
+    Library {
+        source: Vec<u8>,
+    },
 }
 
 /// A value that has been read, or the beginning of one.
@@ -102,6 +107,7 @@ enum Value {
 struct Held {
     string_bytes: u64,
     collections: bool,
+    libraries: bool,
 }
 
 /// A streaming reader of a dump: an iterator over its entries, in the order of the file.
@@ -169,20 +175,21 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next entry, with all of its value; `None` when the dump has ended well.
+    /// The next entry, with all of its value; `None` when the dump has ended well. Function libraries are left out.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
-        let result = self.advance(Held { string_bytes: u64::MAX, collections: true });
+        let result = self.advance(Held { string_bytes: u64::MAX, collections: true, libraries: false });
         match self.noted(result)? {
             Some(Next::Entry(entry)) => Ok(Some(entry)),
             // All of it is held.
-            Some(Next::Long { .. } | Next::Collection { .. }) | None => Ok(None),
+            Some(Next::Long { .. } | Next::Collection { .. } | Next::Library { .. }) | None => Ok(None),
         }
     }
 
     /// The next entry. Strings of more than `held_bytes` are not read with it, but come in pieces, and collections come
     /// element by element. What nobody asks for is passed over.
     pub fn next_up_to(&mut self, held_bytes: u64) -> Result<Option<Next>, ReadError> {
-        let result = self.advance(Held { string_bytes: held_bytes, collections: false });
+        let held = Held { string_bytes: held_bytes, collections: false, libraries: true };
+        let result = self.advance(held);
         self.noted(result)
     }
 
@@ -331,6 +338,11 @@ impl<R: Read> Reader<R> {
                     self.read_end()?;
                     self.state = State::Done;
                 }
+                opcode::FUNCTION2 => {
+                    if let Some(source) = self.read_library(held.libraries)? {
+                        return Ok(Some(Next::Library { source }));
+                    }
+                }
                 code if code >= opcode::SLOT_INFO => self.read_opcode(code)?,
                 code => {
                     if let Some(next) = self.read_key(code, held)? {
@@ -402,7 +414,7 @@ impl<R: Read> Reader<R> {
                 skip_module_aux(&mut self.source)?;
                 self.skipped_module_aux_count += 1;
             }
-            opcode::FUNCTION2 | opcode::FUNCTION_PRE_GA => self.read_function(code)?,
+            opcode::FUNCTION_PRE_GA => self.skip_early_function()?,
             _ => return Err(ReadErrorKind::UnknownOpcode(code)),
         }
         Ok(())
@@ -432,18 +444,27 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn read_function(&mut self, code: u8) -> Step<()> {
+    /// Reads a function library; `None` if it was left out.
+    fn read_library(&mut self, is_held: bool) -> Step<Option<Vec<u8>>> {
+        self.source.part = "a function library";
+        if !is_held {
+            self.source.skip_string()?;
+            self.skipped_function_count += 1;
+            return Ok(None);
+        }
+        libraries::read_source(&mut self.source).map(Some)
+    }
+
+    /// Release candidates of 7.0: name, engine, whether a description comes, code.
+    fn skip_early_function(&mut self) -> Step<()> {
         self.source.part = "a function library";
         if self.options.on_unsupported == OnUnsupported::Fail {
             return Err(ReadErrorKind::UnsupportedFunction);
         }
-        if code == opcode::FUNCTION_PRE_GA {
-            // Release candidates of 7.0: name, engine, whether a description comes, code.
+        self.source.skip_string()?;
+        self.source.skip_string()?;
+        if self.source.count()? != 0 {
             self.source.skip_string()?;
-            self.source.skip_string()?;
-            if self.source.count()? != 0 {
-                self.source.skip_string()?;
-            }
         }
         self.source.skip_string()?;
         self.skipped_function_count += 1;

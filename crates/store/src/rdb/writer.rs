@@ -84,6 +84,13 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
+    /// Writes a function library, by its source. They come before the first database.
+    pub fn library(&mut self, source: &[u8]) -> Result<()> {
+        self.between()?;
+        self.output.put_byte(opcode::FUNCTION2);
+        self.output.put_string(StringRef::Bytes(source))
+    }
+
     /// Starts a database; the counts let a reader size its tables.
     pub fn select_db(&mut self, db: u32, key_count: u64, expiring_key_count: u64) -> Result<()> {
         self.between()?;

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::effect::End;
 use crate::entry::Deadline;
+use crate::library::library_name;
 use crate::value::MAX_STRING_BYTES;
 use crate::{DbId, UnixMillis};
 
@@ -32,13 +33,13 @@ pub enum Malformed {
 }
 
 /// The words of a command, and which bytes it takes.
-pub(super) struct Words<'a> {
+pub(crate) struct Words<'a> {
     pub words: SmallVec<[&'a [u8]; 8]>,
     pub place: Range<usize>,
 }
 
 /// The command at `at`; `None` if not all of it is there.
-pub(super) fn next(bytes: &[u8], at: usize) -> Result<Option<Words<'_>>, Malformed> {
+pub(crate) fn next(bytes: &[u8], at: usize) -> Result<Option<Words<'_>>, Malformed> {
     let Some((count, mut end)) = head(bytes, at, b'*', WORDS_MAX)? else { return Ok(None) };
     if count == 0 {
         return Err(Malformed::Bytes { offset: at, expected: "a command with words" });
@@ -76,22 +77,40 @@ fn head(bytes: &[u8], at: usize, tag: u8, most: u64) -> Result<Option<(u64, usiz
         Some(b'\n') => {}
         Some(_) => return bad("the end of a line"),
     }
-    match number(&rest[1..len]).and_then(|number| u64::try_from(number).ok()) {
+    match digits(&rest[1..len]) {
         Some(number) if number <= most => Ok(Some((number, at + len + 2))),
         _ => bad("a length"),
     }
 }
 
 /// A whole number as it is written here: digits, with a minus if it is below 0.
-pub(super) fn number(word: &[u8]) -> Option<i64> {
-    let is_plain = word.strip_prefix(b"-").unwrap_or(word).iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(word).ok()?;
-    is_plain.then(|| text.parse().ok()).flatten()
+pub(crate) fn number(word: &[u8]) -> Option<i64> {
+    match word.strip_prefix(b"-") {
+        None => i64::try_from(digits(word)?).ok(),
+        Some(word) => 0i64.checked_sub_unsigned(digits(word)?),
+    }
+}
+
+fn digits(word: &[u8]) -> Option<u64> {
+    let mut number: u64 = 0;
+    for byte in word {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    (!word.is_empty()).then_some(number)
+}
+
+/// A command's name in capitals. No name of a stream is longer.
+pub(super) fn upper(name: &[u8]) -> SmallVec<[u8; 16]> {
+    name.iter().map(u8::to_ascii_uppercase).collect()
 }
 
 /// A command that changes something.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Command<'a> {
+pub(crate) enum Command<'a> {
     Set { key: &'a [u8], value: &'a [u8], deadline: Deadline },
     WriteRange { key: &'a [u8], offset: u64, bytes: &'a [u8] },
     SetDeadline { key: &'a [u8], deadline: Option<UnixMillis> },
@@ -103,11 +122,27 @@ pub(super) enum Command<'a> {
     Swap { a: DbId, b: DbId },
     Elements { key: &'a [u8], change: OfElements<'a> },
     List { key: &'a [u8], change: OfList<'a> },
+    SetLibrary { name: String, source: &'a [u8] },
+    RemoveLibrary { name: &'a str },
+    RemoveLibraries,
+}
+
+impl Command<'_> {
+    /// Whether it is the same in whatever database.
+    fn is_anywhere(&self) -> bool {
+        matches!(
+            self,
+            Command::Swap { .. }
+                | Command::SetLibrary { .. }
+                | Command::RemoveLibrary { .. }
+                | Command::RemoveLibraries
+        )
+    }
 }
 
 /// What becomes of elements that are found by their names.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum OfElements<'a> {
+pub(crate) enum OfElements<'a> {
     SetFields(Vec<(&'a [u8], &'a [u8])>),
     RemoveFields(Many<'a>),
     SetDeadline { deadline: Option<UnixMillis>, fields: Many<'a> },
@@ -119,7 +154,7 @@ pub(super) enum OfElements<'a> {
 
 /// What becomes of a list.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum OfList<'a> {
+pub(crate) enum OfList<'a> {
     Push { end: End, items: Many<'a> },
     Pop { end: End },
     Trim { first: i64, last: i64 },
@@ -131,7 +166,7 @@ pub(super) enum OfList<'a> {
 type Many<'a> = Vec<&'a [u8]>;
 
 /// A command of a unit, and where it is.
-pub(super) struct Placed<'a> {
+pub(crate) struct Placed<'a> {
     pub offset: usize,
     pub name: &'a [u8],
     /// `None` of what depends on no database.
@@ -140,25 +175,36 @@ pub(super) struct Placed<'a> {
 }
 
 /// What a unit changes, in order.
-pub(super) struct Script<'a> {
-    pub commands: Vec<Placed<'a>>,
+pub(crate) struct Script<'a> {
+    pub commands: SmallVec<[Placed<'a>; 1]>,
     /// The database that is selected behind it.
     pub db: Option<DbId>,
+    /// Bytes of the unit.
+    pub len: usize,
 }
 
 /// Reads all of a unit, before which `db` is selected.
 ///
 /// # Errors
 /// [`Malformed`]; there is nothing to be run then.
-pub(super) fn script(unit: &[u8], mut db: Option<DbId>) -> Result<Script<'_>, Malformed> {
-    let (mut at, mut commands, mut is_inside, mut is_over) = (0, Vec::new(), false, false);
-    while at < unit.len() {
-        let read = next(unit, at)?.ok_or(Malformed::Unfinished { offset: unit.len() })?;
+pub(crate) fn script(unit: &[u8], db: Option<DbId>) -> Result<Script<'_>, Malformed> {
+    let script = first(unit, db)?;
+    match script.len == unit.len() {
+        true => Ok(script),
+        false => Err(Malformed::Bytes { offset: script.len, expected: "the end of the unit" }),
+    }
+}
+
+/// Reads the first unit of `units`, before which `db` is selected.
+///
+/// # Errors
+/// [`Malformed`].
+pub(crate) fn first(units: &[u8], mut db: Option<DbId>) -> Result<Script<'_>, Malformed> {
+    let (mut at, mut commands, mut is_inside, mut is_over) = (0, SmallVec::new(), false, false);
+    while !is_over {
+        let read = next(units, at)?.ok_or(Malformed::Unfinished { offset: units.len() })?;
         let (name, words) = (read.words[0], &read.words[1..]);
-        if is_over {
-            return Err(Malformed::Bytes { offset: at, expected: "the end of the unit" });
-        }
-        match (&name.to_ascii_uppercase()[..], words) {
+        match (&upper(name)[..], words) {
             (b"SELECT", [index]) => db = Some(database(index).ok_or_else(|| bad(at, name, "no database"))?),
             (b"MULTI", []) if !is_inside => is_inside = true,
             (b"EXEC", []) if is_inside => (is_inside, is_over) = (false, true),
@@ -169,7 +215,7 @@ pub(super) fn script(unit: &[u8], mut db: Option<DbId>) -> Result<Script<'_>, Ma
                     Some(what) => bad(at, name, what),
                     None => Malformed::Unknown { offset: at, name: text(name) },
                 })?;
-                let is_anywhere = matches!(command, Command::Swap { .. });
+                let is_anywhere = command.is_anywhere();
                 if db.is_none() && !is_anywhere {
                     return Err(Malformed::NoDatabase { offset: at });
                 }
@@ -180,13 +226,10 @@ pub(super) fn script(unit: &[u8], mut db: Option<DbId>) -> Result<Script<'_>, Ma
         }
         at = read.place.end;
     }
-    match is_over {
-        true => Ok(Script { commands, db }),
-        false => Err(Malformed::Unfinished { offset: unit.len() }),
-    }
+    Ok(Script { commands, db, len: at })
 }
 
-pub(super) fn text(name: &[u8]) -> String {
+pub(crate) fn text(name: &[u8]) -> String {
     name.iter().take(64).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect()
 }
 
@@ -202,6 +245,8 @@ fn database(word: &[u8]) -> Option<DbId> {
 type Wrong = Option<&'static str>;
 const COUNT: Wrong = Some("other words than it has in a stream");
 const NUMBER: Wrong = Some("a word that is no number of its kind");
+const LIBRARY: Wrong = Some("a library whose first line does not say its name, or which is too long");
+const LIBRARY_NAME: Wrong = Some("a word that is no library's name");
 
 fn numbered(word: &[u8]) -> Result<i64, Wrong> {
     number(word).ok_or(NUMBER)
@@ -228,6 +273,7 @@ fn command<'a>(name: &[u8], words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
         (b"SWAPDB", &[a, b]) => {
             Ok(Command::Swap { a: database(a).ok_or(NUMBER)?, b: database(b).ok_or(NUMBER)? })
         }
+        (b"FUNCTION", _) => function(words),
         (b"SETRANGE" | b"PEXPIREAT" | b"PERSIST" | b"DEL" | b"RENAME", _) => Err(COUNT),
         (b"MOVE" | b"COPY" | b"FLUSHDB" | b"SWAPDB", _) => Err(COUNT),
         (name, &[key, ref rest @ ..]) => match of_elements(name, rest)? {
@@ -235,6 +281,21 @@ fn command<'a>(name: &[u8], words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
             None => Ok(Command::List { key, change: of_list(name, rest)? }),
         },
         _ => Err(None),
+    }
+}
+
+fn function<'a>(words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
+    match *words {
+        [b"LOAD", b"REPLACE", source] => {
+            let name = library_name(source).map_err(|_| LIBRARY)?;
+            Ok(Command::SetLibrary { name, source })
+        }
+        [b"DELETE", name] => {
+            let name = std::str::from_utf8(name).map_err(|_| LIBRARY_NAME)?;
+            Ok(Command::RemoveLibrary { name })
+        }
+        [b"FLUSH"] => Ok(Command::RemoveLibraries),
+        _ => Err(COUNT),
     }
 }
 

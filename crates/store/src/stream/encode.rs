@@ -1,23 +1,24 @@
 //! From effects to commands: a listener that makes a unit of each step.
 //!
 //! ```text
-//!             begin                     hear: a command, or more words of one
+//!        the first effect               hear: a command, or more words of one
 //!   (none) ─────────▶ BUILDING a unit ────┐
 //!     ▲                   │  ▲────────────┘
 //!     └───────────────────┘ end: the unit goes to the consumer, with the step's locks held
 //! ```
 //! Steps of cause `Load` make no units: what is read from elsewhere is not part of the stream.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::group::{Building, Many, Word};
 use super::unit::Consumer;
 use crate::blobs::Bytes;
 use crate::effect::{Change, Effect, End};
 use crate::entry::{Deadline, NewValue};
+use crate::error::OpError;
 use crate::listener::{Ear, Listener};
 use crate::rdb::score_text;
 use crate::step::{Cause, Position, Step, WorkerId};
@@ -37,19 +38,44 @@ pub struct Encoded {
     pub effects: u64,
 }
 
-#[derive(Default)]
-struct Counts {
-    units: AtomicU64,
-    commands: AtomicU64,
-    bytes: AtomicU64,
-    effects: AtomicU64,
+impl Encoded {
+    fn plus(self, other: Encoded) -> Encoded {
+        Encoded {
+            units: self.units + other.units,
+            commands: self.commands + other.commands,
+            bytes: self.bytes + other.bytes,
+            effects: self.effects + other.effects,
+        }
+    }
 }
+
+/// The unit of a worker's step.
+type OfWorker = (WorkerId, Box<Building>);
 
 /// Units of some workers' steps.
 #[derive(Default)]
 struct Shard {
-    building: Vec<(WorkerId, Building)>,
-    spare: Vec<Building>,
+    building: Vec<OfWorker>,
+    /// What was of a worker before.
+    spare: Vec<OfWorker>,
+    encoded: Encoded,
+}
+
+impl Shard {
+    fn of(&mut self, worker: WorkerId) -> Option<usize> {
+        self.building.iter().position(|(other, _)| *other == worker)
+    }
+
+    /// The unit of the step that the worker is at.
+    fn begun(&mut self, worker: WorkerId) -> &mut Building {
+        let index = self.of(worker).unwrap_or_else(|| {
+            let mut building = self.spare.pop().map(|(_, spare)| spare).unwrap_or_default();
+            building.clear(worker);
+            self.building.push((worker, building));
+            self.building.len() - 1
+        });
+        &mut self.building[index].1
+    }
 }
 
 /// Makes units of a store's steps for a consumer; see the module.
@@ -57,18 +83,12 @@ pub struct Encoder<C> {
     consumer: C,
     shards: [Mutex<Shard>; SHARD_COUNT],
     ear: OnceLock<Ear>,
-    counts: Counts,
 }
 
 impl<C: Consumer> Encoder<C> {
     /// One that hears nothing before [`Encoder::start`].
     pub fn new(consumer: C) -> Encoder<C> {
-        Encoder {
-            consumer,
-            shards: std::array::from_fn(|_| Mutex::default()),
-            ear: OnceLock::new(),
-            counts: Counts::default(),
-        }
+        Encoder { consumer, shards: std::array::from_fn(|_| Mutex::default()), ear: OnceLock::new() }
     }
 
     /// From now on the consumer gets units. To be called after [`crate::Store::listen`], while no step is under way: before there
@@ -87,26 +107,21 @@ impl<C: Consumer> Encoder<C> {
     }
 
     pub fn encoded(&self) -> Encoded {
-        Encoded {
-            units: self.counts.units.load(Ordering::Relaxed),
-            commands: self.counts.commands.load(Ordering::Relaxed),
-            bytes: self.counts.bytes.load(Ordering::Relaxed),
-            effects: self.counts.effects.load(Ordering::Relaxed),
-        }
+        self.shards.iter().map(|shard| shard.lock().encoded).fold(Encoded::default(), Encoded::plus)
     }
 
     fn shard(&self, worker: WorkerId) -> &Mutex<Shard> {
         &self.shards[worker.0 as usize % SHARD_COUNT]
     }
 
-    fn hand_over(&self, building: &mut Building) {
+    fn hand_over(&self, building: &mut Building, encoded: &mut Encoded) {
         match building.finish() {
             Ok(None) => {}
             Err(error) => self.consumer.fail(&error),
             Ok(Some(unit)) => {
-                self.counts.units.fetch_add(1, Ordering::Relaxed);
-                self.counts.commands.fetch_add(unit.command_count(), Ordering::Relaxed);
-                self.counts.bytes.fetch_add(unit.len_bytes(), Ordering::Relaxed);
+                encoded.units += 1;
+                encoded.commands += unit.command_count();
+                encoded.bytes += unit.len_bytes();
                 self.consumer.append(unit);
             }
         }
@@ -119,36 +134,27 @@ impl<C: Consumer> Listener for Encoder<C> {
         let _ = self.ear.set(ear);
     }
 
-    fn begin(&self, step: &Step) {
-        if step.cause == Cause::Load {
-            return;
-        }
-        let mut shard = self.shard(step.worker).lock();
-        let mut building = shard.spare.pop().unwrap_or_default();
-        building.clear();
-        shard.building.push((step.worker, building));
-    }
-
     fn hear(&self, step: &Step, effect: &Effect<'_>) {
-        if cfg!(debug_assertions) {
-            self.counts.effects.fetch_add(1, Ordering::Relaxed);
-        }
         let mut shard = self.shard(step.worker).lock();
-        if let Some((_, building)) = shard.building.iter_mut().find(|(worker, _)| *worker == step.worker) {
-            encode(building, effect);
+        if cfg!(debug_assertions) {
+            shard.encoded.effects += 1;
+        }
+        if step.cause != Cause::Load {
+            encode(shard.begun(step.worker), effect);
         }
     }
 
     fn end(&self, step: &Step, _: Position) {
-        let taken = {
-            let mut shard = self.shard(step.worker).lock();
-            let index = shard.building.iter().position(|(worker, _)| *worker == step.worker);
-            index.map(|index| shard.building.swap_remove(index).1)
-        };
-        if let Some(mut building) = taken {
-            self.hand_over(&mut building);
-            self.shard(step.worker).lock().spare.push(building);
+        let shard = &mut *self.shard(step.worker).lock();
+        if let Some(index) = shard.of(step.worker) {
+            let mut ended = shard.building.swap_remove(index);
+            self.hand_over(&mut ended.1, &mut shard.encoded);
+            shard.spare.push(ended);
         }
+    }
+
+    fn has_missed(&self) {
+        self.consumer.fail(&OpError::Damaged("a unit was not made for a fault of the program".into()));
     }
 }
 
@@ -173,7 +179,16 @@ fn encode(to: &mut Building, effect: &Effect<'_>) {
         Effect::Copy { from, to: other } => copy(to, (from.0, from.1.bytes), (other.0, other.1.bytes)),
         Effect::Flush { db, .. } => to.one(Some(db), b"FLUSHDB", &[]),
         Effect::Swap { a, b, .. } => to.one(None, b"SWAPDB", &[number(a), number(b)]),
+        // Its name is in its first line.
+        Effect::LibrarySet { source, .. } => function(to, &[b"LOAD", b"REPLACE", source]),
+        Effect::LibraryRemoved { name } => function(to, &[b"DELETE", name.as_bytes()]),
+        Effect::LibrariesRemoved => function(to, &[b"FLUSH"]),
     }
+}
+
+fn function(to: &mut Building, words: &[&[u8]]) {
+    let words: SmallVec<[Word<'_>; 3]> = words.iter().map(|word| Word::from(*word)).collect();
+    to.one(None, b"FUNCTION", &words);
 }
 
 fn number(db: DbId) -> Word<'static> {

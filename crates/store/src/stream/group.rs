@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use super::unit::{put_word, put_word_head, Body, Unit};
+use stillframe_journal::Body;
+
+use super::unit::{put_word, put_word_head, Unit};
 use crate::blobs::Bytes;
 use crate::effect::End;
 use crate::error::OpError;
+use crate::step::WorkerId;
 use crate::{DbId, UnixMillis};
 
 /// A command of many words ends with so many words or bytes at most; a word more may be larger.
@@ -54,6 +57,16 @@ impl Many {
 pub(super) enum Word<'a> {
     Bytes(Bytes<'a>),
     Number(i64),
+}
+
+impl Word<'_> {
+    /// Whether no page has to be read for it.
+    fn is_here(&self) -> bool {
+        match self {
+            Word::Bytes(bytes) => bytes.here().is_some(),
+            Word::Number(_) => true,
+        }
+    }
 }
 
 impl<'a> From<&'a [u8]> for Word<'a> {
@@ -169,8 +182,8 @@ pub(super) struct Building {
 }
 
 impl Building {
-    pub fn clear(&mut self) {
-        self.unit.clear();
+    pub fn clear(&mut self, worker: WorkerId) {
+        self.unit.clear(worker);
         (self.group.is_open, self.deadlines.is_open) = (false, false);
         (self.repeated_at, self.fault) = (0, None);
     }
@@ -209,12 +222,24 @@ impl Building {
     /// A command by itself.
     pub fn one(&mut self, db: Option<DbId>, name: &[u8], words: &[Word<'_>]) {
         self.flush();
+        let count = 1 + words.len() as u64;
+        if words.iter().all(|word| word.is_here()) {
+            self.unit.begin_command(db, count);
+            self.unit.word(name);
+            for word in words {
+                match word {
+                    Word::Number(number) => self.unit.word(number.to_string().as_bytes()),
+                    Word::Bytes(bytes) => bytes.here().into_iter().for_each(|bytes| self.unit.word(bytes)),
+                }
+            }
+            return;
+        }
         self.words.clear();
         for word in words {
             let pushed = self.words.push(*word);
             self.note(pushed);
         }
-        self.unit.begin_command(db, 1 + words.len() as u64);
+        self.unit.begin_command(db, count);
         self.unit.word(name);
         self.unit.put(&self.words.bytes, self.words.bodies.drain(..));
     }

@@ -3,22 +3,21 @@
 //! ```text
 //!   steps ──Encoder──▶ units ──Consumer──▶ bytes ──Applier──▶ a store
 //! ```
-//! A step becomes one [`Unit`]: canonical commands that any Redis-like server runs, and [`Applier`] without a server. The table is in
+//! A step becomes one [`Unit`]: canonical commands that any Redis-like server runs, and [`crate::replay::Applier`] without a server. The table is in
 //! docs/architecture.md.
 //!
 //! - `unit`: a unit's bytes, what they are given to, and where a unit ends.
 //! - `group`: commands as they are put together.
 //! - `encode`: from effects to commands.
-//! - `command`: from bytes to commands, all of a unit at once.
-//! - `apply`: from commands to changes.
+//! - `command`: from bytes to commands, all of a unit at once; `replay` runs them.
 
-mod apply;
-mod command;
+pub(crate) mod command;
 mod encode;
 mod group;
 mod unit;
 
-pub use apply::{Applier, ApplyError};
 pub use command::Malformed;
 pub use encode::{Encoded, Encoder};
-pub use unit::{unit_len, Body, Consumer, Piece, Selected, Unit};
+pub use stillframe_journal::{Body, BodyError, Piece};
+pub(crate) use unit::put_select_of;
+pub use unit::{unit_len, Consumer, Selected, Unit};

@@ -7,44 +7,39 @@
 
 use std::sync::Arc;
 
+use stillframe_journal::{Body, BodyError, Piece};
+
 use super::command::{self, Malformed};
 use crate::blobs::Sending;
 use crate::error::OpError;
+use crate::step::WorkerId;
 use crate::DbId;
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+/// Room for what stands around a word: its head, and the ends of lines.
+const WORD_FRAME_BYTES: usize = 16;
 /// So much of a body is copied at a time.
 const PART_BYTES: u64 = 1 << 20;
 /// A buffer that was larger is not kept for the next unit.
 const KEPT_BYTES: usize = 1 << 20;
-
-/// A large value or element that a unit refers to: its bytes stay as they are as long as this lives.
-pub trait Body: Send + Sync {
-    fn len_bytes(&self) -> u64;
-
-    /// Fills `out` with the bytes from `offset` on, which must be there. This may wait for the device.
-    ///
-    /// # Errors
-    /// [`OpError::Damaged`].
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), OpError>;
-}
 
 impl Body for Sending {
     fn len_bytes(&self) -> u64 {
         Sending::len_bytes(self)
     }
 
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), OpError> {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BodyError> {
         let mut filled = 0;
-        self.with_copies(offset, out.len(), |part| {
+        let copied = self.with_copies(offset, out.len(), |part| {
             let end = (filled + part.len()).min(out.len());
             out[filled..end].copy_from_slice(&part[..end - filled]);
             filled = end;
-        })?;
+        });
+        copied.map_err(|error| BodyError(error.to_string()))?;
         match filled == out.len() {
             true => Ok(()),
-            false => Err(OpError::Damaged("a large value ends before its length".into())),
+            false => Err(BodyError("a large value ends before its length".to_owned())),
         }
     }
 }
@@ -71,17 +66,14 @@ pub struct Unit {
     first_db: Option<DbId>,
     last_db: Option<DbId>,
     command_count: u64,
-}
-
-/// A part of a unit.
-pub enum Piece<'u> {
-    Bytes(&'u [u8]),
-    Body(&'u Arc<dyn Body>),
+    /// Whose step it is.
+    worker: WorkerId,
 }
 
 impl Unit {
     /// Makes it empty; what it had room for it keeps.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self, worker: WorkerId) {
+        self.worker = worker;
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
         self.bytes.extend_from_slice(MULTI);
@@ -132,6 +124,11 @@ impl Unit {
         self.last_db
     }
 
+    /// The worker whose step it is. That worker's thread holds the locks of the step's keys.
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
     /// Commands, without those that only delimit or select.
     pub fn command_count(&self) -> u64 {
         self.command_count
@@ -146,6 +143,11 @@ impl Unit {
     /// Bytes that it holds in memory.
     pub fn held_bytes(&self) -> usize {
         self.bytes.len() - self.start
+    }
+
+    /// All its bytes, if they are in memory together.
+    pub fn whole(&self) -> Option<&[u8]> {
+        self.bodies.is_empty().then(|| &self.bytes[self.start..])
     }
 
     /// All its bytes in order.
@@ -178,7 +180,7 @@ fn append_body(body: &dyn Body, out: &mut Vec<u8>) -> Result<(), OpError> {
     while at < body.len_bytes() {
         let (base, part) = (out.len(), PART_BYTES.min(body.len_bytes() - at));
         out.resize(base + part as usize, 0);
-        body.read_at(at, &mut out[base..])?;
+        body.read_at(at, &mut out[base..]).map_err(|error| OpError::Damaged(error.0.into()))?;
         at += part;
     }
     Ok(())
@@ -213,7 +215,7 @@ pub fn unit_len(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     loop {
         let Some(read) = command::next(bytes, at)? else { return Ok(None) };
         at = read.place.end;
-        match &read.words[0].to_ascii_uppercase()[..] {
+        match &command::upper(read.words[0])[..] {
             b"SELECT" => {}
             b"MULTI" => is_inside = true,
             b"EXEC" => return Ok(Some(at)),
@@ -223,10 +225,20 @@ pub fn unit_len(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     }
 }
 
+/// Most heads have one digit or two: they are written in one piece.
 fn put_head(out: &mut Vec<u8>, tag: u8, count: u64) {
-    out.push(tag);
-    put_digits(out, count);
-    out.extend_from_slice(b"\r\n");
+    match count {
+        0..10 => out.extend_from_slice(&[tag, b'0' + count as u8, b'\r', b'\n']),
+        10..100 => {
+            let (tens, ones) = (b'0' + (count / 10) as u8, b'0' + (count % 10) as u8);
+            out.extend_from_slice(&[tag, tens, ones, b'\r', b'\n']);
+        }
+        _ => {
+            out.push(tag);
+            put_digits(out, count);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 pub(super) fn put_digits(out: &mut Vec<u8>, number: u64) {
@@ -248,9 +260,15 @@ pub(super) fn put_word_head(out: &mut Vec<u8>, len_bytes: u64) {
 }
 
 pub(super) fn put_word(out: &mut Vec<u8>, word: &[u8]) {
+    out.reserve(word.len() + WORD_FRAME_BYTES);
     put_word_head(out, word.len() as u64);
     out.extend_from_slice(word);
     out.extend_from_slice(b"\r\n");
+}
+
+/// The command that selects the database of that number.
+pub(crate) fn put_select_of(db: u32, out: &mut Vec<u8>) {
+    put_select(out, DbId(db));
 }
 
 fn put_select(out: &mut Vec<u8>, db: DbId) {

@@ -168,6 +168,9 @@ impl Replayed {
                 content.insert(place(to), copied);
             }
             Effect::Flush { db, .. } => content.retain(|(of, _), _| *of != db.0),
+            Effect::LibrarySet { .. } | Effect::LibraryRemoved { .. } | Effect::LibrariesRemoved => {
+                panic!("nobody has libraries here")
+            }
             Effect::Swap { a, b, .. } => {
                 let other = |db: u32| {
                     if db == a.0 {

@@ -225,6 +225,7 @@ fn touched(effect: &Effect<'_>) -> Touched {
         Effect::Expire { db, key } | Effect::Evict { db, key } => of(&[(db, key)]),
         Effect::Move { from, to, .. } | Effect::Copy { from, to } => of(&[from, to]),
         Effect::Flush { .. } | Effect::Swap { .. } => None,
+        Effect::LibrarySet { .. } | Effect::LibraryRemoved { .. } | Effect::LibrariesRemoved => of(&[]),
     }
 }
 

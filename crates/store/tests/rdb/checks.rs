@@ -50,6 +50,7 @@ fn keys_in_pieces(mut reader: Reader<&[u8]>) -> Option<usize> {
                 assert_eq!(found_bytes, length_bytes);
             }
             Next::Entry(_) => {}
+            Next::Library { .. } => key_count -= 1,
         }
     }
     Some(key_count)

@@ -5,6 +5,7 @@ mod checks;
 mod collections;
 mod containers;
 mod damage;
+mod libraries;
 mod model;
 mod payload;
 mod reader;

@@ -7,7 +7,7 @@ use stillframe_testkit::Reply;
 use crate::checks::is_same_value;
 use crate::redis::{temp_dir, Redis};
 use crate::{bytes_value, read_all, skipping, text};
-use stillframe_store::rdb::{Entry, HashField, RdbValue, ReadErrorKind, Reader, ReaderOptions};
+use stillframe_store::rdb::{Entry, HashField, Next, RdbValue, ReadErrorKind, Reader, ReaderOptions};
 
 const COMMANDS: &str = include_str!("fixtures/types.txt");
 pub const REDIS_6: &[u8] = include_bytes!("fixtures/redis-6.0.16.rdb");
@@ -153,21 +153,21 @@ fn a_dump_of_the_installed_redis_is_read() {
 }
 
 #[test]
-fn function_libraries_are_named_or_left_out() {
+fn function_libraries_come_among_what_is_next_and_are_no_entries() {
     let mut redis = Redis::start(temp_dir(), &[]);
-    redis.command(&[
-        b"FUNCTION",
-        b"LOAD",
-        b"#!lua name=lib\nredis.register_function('f', function() return 1 end)",
-    ]);
+    let source = b"#!lua name=lib\nredis.register_function('f', function() return 1 end)";
+    redis.command(&[b"FUNCTION", b"LOAD", source]);
     redis.run("SET k v");
     let dump = redis.save();
-    let error = read_all(&dump, ReaderOptions::default()).expect_err("functions are not supported");
-    assert!(matches!(error.kind, ReadErrorKind::UnsupportedFunction), "{error}");
-    assert!(error.to_string().contains("--rdb-skip-unsupported yes"), "{error}");
-    let mut reader = Reader::new(dump.as_slice(), skipping());
-    let entries: Vec<Entry> = reader.by_ref().map(|entry| entry.expect("read the dump")).collect();
-    assert_eq!((entries.len(), reader.skipped_function_count()), (1, 1));
+    for options in [ReaderOptions::default(), skipping()] {
+        let mut reader = Reader::new(dump.as_slice(), options.clone());
+        let entries: Vec<Entry> = reader.by_ref().map(|entry| entry.expect("read the dump")).collect();
+        assert_eq!((entries.len(), reader.skipped_function_count()), (1, 1));
+        let mut reader = Reader::new(dump.as_slice(), options);
+        assert_eq!(reader.next_up_to(0).expect("a library"), Some(Next::Library { source: source.to_vec() }));
+        assert!(matches!(reader.next_up_to(0), Ok(Some(Next::Long { .. }))));
+        assert_eq!((reader.next_up_to(0).expect("the end"), reader.skipped_function_count()), (None, 0));
+    }
 }
 
 /// Every other type of the format, as `(code, name, value)`. The collections hold "a" and "1".

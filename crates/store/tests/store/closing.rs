@@ -131,7 +131,7 @@ fn an_error_is_not_silent() {
         let output = child.output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{told}");
-        let is_there = told.contains("what has changed since the last checkpoint is lost")
+        let is_there = told.contains("what has changed since the last checkpoint could not be saved")
             && told.contains("no space left");
         assert_eq!(is_there, is_told, "{way}: {told}");
     }

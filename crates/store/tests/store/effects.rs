@@ -53,6 +53,9 @@ impl Owned {
             Effect::Element { .. } | Effect::Replace { .. } => panic!("nobody makes collections here"),
             Effect::Flush { db, .. } => Owned::Flush(db),
             Effect::Swap { a, b, .. } => Owned::Swap(a, b),
+            Effect::LibrarySet { .. } | Effect::LibraryRemoved { .. } | Effect::LibrariesRemoved => {
+                panic!("nobody has libraries here")
+            }
         }
     }
 

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
-use stillframe_store::{DbId, Deadline, Effect, Listener, NewValue, Options, SaveError, Step, Store, Worker};
+use stillframe_store::{
+    DbId, Deadline, Effect, Listener, NewValue, Options, Patient, SaveError, Step, Store, Worker,
+};
 
 use crate::contract::wait_for_garbage;
 use stillframe_testkit::{seed, TempDir};
@@ -403,4 +405,42 @@ fn reads_wait_for_what_is_being_told() {
             assert!(slow.has_told.load(Ordering::Acquire), "it is seen before it is told");
         });
     }
+}
+
+/// A worker that waits for a key is quiescent in the middle of a command, and nothing can be done for its caller's clients meanwhile.
+#[test]
+fn a_worker_that_waits_for_a_key_goes_on_before_others_are_stopped_for_long() {
+    let dir = TempDir::new("for-long");
+    let store = open(&dir, Options::default());
+    // Workers that have their keys to themselves lock nothing: there are two from the beginning.
+    let mut worker = store.nonblocking_worker().unwrap();
+    let is_done = AtomicBool::new(false);
+    let ((lock, is_locked), (begin, has_begun)) = (mpsc::channel(), mpsc::channel());
+    std::thread::scope(|scope| {
+        let store = &store;
+        scope.spawn(move || {
+            let mut worker = store.nonblocking_worker().unwrap();
+            let key = worker.key(b"key");
+            let locks = worker.lock(&[(DB, key)], true);
+            lock.send(()).unwrap();
+            // Long enough for one to wait for the key, and for one to wait for this worker.
+            std::thread::sleep(Duration::from_millis(500));
+            drop(locks);
+        });
+        worker.idle(|| is_locked.recv()).unwrap();
+        let is_done = &is_done;
+        scope.spawn(move || {
+            let mut worker = store.nonblocking_worker().unwrap();
+            begin.send(()).unwrap();
+            let key = worker.key(b"key");
+            worker.set(DB, &key, NewValue::Bytes { bytes: b"value", raw: true }, Deadline::Clear).unwrap();
+            is_done.store(true, Ordering::SeqCst);
+        });
+        worker.idle(|| has_begun.recv()).unwrap();
+        worker.idle(|| std::thread::sleep(Duration::from_millis(50)));
+        assert!(!is_done.load(Ordering::SeqCst), "nothing was locked");
+        let alone = Patient { worker: &mut worker, meanwhile: &mut || {} }.stop_others_for_long().unwrap();
+        assert!(is_done.load(Ordering::SeqCst), "a worker stands still in the middle of its command");
+        drop(alone);
+    });
 }

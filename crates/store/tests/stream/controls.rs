@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use stillframe_store::stream::{Applier, ApplyError, Encoder, Malformed};
+use stillframe_store::replay::{Applier, ApplyError};
+use stillframe_store::stream::{Encoder, Malformed};
 use stillframe_store::{digest, DbId, Deadline, NewValue, Store, Worker};
 use stillframe_testkit::TempDir;
 

@@ -5,6 +5,7 @@ mod bytes;
 mod content;
 mod controls;
 mod large;
+mod libraries;
 mod memory;
 mod ops;
 mod redis;
@@ -13,7 +14,8 @@ mod table;
 
 use std::sync::Arc;
 
-use stillframe_store::stream::{Applier, Encoder};
+use stillframe_store::replay::Applier;
+use stillframe_store::stream::Encoder;
 use stillframe_store::{digest, Options, Store};
 use stillframe_testkit::{seeds, TempDir};
 

@@ -1,5 +1,6 @@
 //! Debian's `redis-server` 7.0, or the program that `STILLFRAME_ORACLE` names, as one that is sent the stream.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use stillframe_testkit::{Client, Launch, Process, Reply, TempDir};
@@ -34,7 +35,24 @@ impl Redis {
         Redis { client, _process: process, _dir: dir }
     }
 
-    /// As it was at the start.
+    /// Names and sources of its function libraries.
+    pub fn libraries(&mut self) -> BTreeMap<String, Vec<u8>> {
+        let Reply::Array(libraries) = self.client.run("FUNCTION LIST WITHCODE") else { panic!("no list") };
+        let field = |library: &Reply, name: &str| {
+            let Reply::Array(fields) = library else { panic!("{library:?}") };
+            let name = Reply::Bulk(name.as_bytes().to_vec());
+            let at = fields.iter().position(|field| *field == name).expect("the field");
+            let Reply::Bulk(value) = &fields[at + 1] else { panic!("{library:?}") };
+            value.clone()
+        };
+        let library = |library: &Reply| {
+            let name = String::from_utf8(field(library, "library_name")).expect("a name");
+            (name, field(library, "library_code"))
+        };
+        libraries.iter().map(library).collect()
+    }
+
+    /// As it was at the start, but for function libraries.
     pub fn empty(&mut self) {
         self.client.ok("FLUSHALL");
         self.client.ok("SELECT 0");

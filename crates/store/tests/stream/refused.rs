@@ -1,6 +1,7 @@
 //! Units that are not run: what the error says, and that nothing has been changed.
 
-use stillframe_store::stream::{unit_len, Applier, ApplyError, Malformed};
+use stillframe_store::replay::{Applier, ApplyError};
+use stillframe_store::stream::{unit_len, Malformed};
 use stillframe_store::Store;
 use stillframe_testkit::TempDir;
 

@@ -9,11 +9,11 @@
 //! The clock stands at 0: nothing expires but by the stream's own DEL and HDEL. What is changed has the cause `Load`: no encoder
 //! makes units of it.
 
-use super::command::{self, Command, Malformed, OfElements, OfList, Placed};
 use crate::entry::{Deadline, NewValue};
 use crate::error::OpError;
 use crate::step::Cause;
 use crate::store::Store;
+use crate::stream::command::{self, Command, Malformed, OfElements, OfList, Placed, Script};
 use crate::types::{FieldMode, Insertion, NegativeZero, ScoreRule, Setting};
 use crate::worker::Worker;
 use crate::DbId;
@@ -77,10 +77,23 @@ impl Applier {
     /// # Errors
     /// [`ApplyError`]. After `Refused` and `Differs` a part of the unit may have been run, and every later unit is refused.
     pub fn apply(&mut self, unit: &[u8]) -> Result<(), ApplyError> {
+        self.run_script(&command::script(unit, self.db)?)
+    }
+
+    /// Runs the first of several units, and returns how many bytes it has.
+    ///
+    /// # Errors
+    /// Those of [`Applier::apply`].
+    pub(super) fn apply_first(&mut self, units: &[u8]) -> Result<usize, ApplyError> {
+        let script = command::first(units, self.db)?;
+        self.run_script(&script)?;
+        Ok(script.len)
+    }
+
+    fn run_script(&mut self, script: &Script<'_>) -> Result<(), ApplyError> {
         if self.has_ended {
             return Err(ApplyError::Ended);
         }
-        let script = command::script(unit, self.db)?;
         script.commands.iter().try_for_each(|placed| self.check_databases(placed))?;
         match &script.commands[..] {
             [] => {}
@@ -171,6 +184,11 @@ fn run(worker: &mut Worker, db: DbId, command: &Command<'_>) -> Result<(), Stopp
         }
         Command::Flush => worker.database(db).flush()?,
         Command::Swap { a, b } => worker.database(a).swap_with(b)?,
+        Command::SetLibrary { ref name, source } => drop(worker.libraries().set(name, source)?),
+        Command::RemoveLibrary { name } => {
+            expect(worker.libraries().remove(name)?, "there is no such library")?;
+        }
+        Command::RemoveLibraries => drop(worker.libraries().clear()?),
         Command::Elements { key, ref change } => run_on_elements(worker, (db, key), change)?,
         Command::List { key, ref change } => run_on_list(worker, (db, key), change)?,
     }
