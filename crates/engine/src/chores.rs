@@ -10,6 +10,7 @@ use stillframe_store::{sched, DbId, Worker};
 use crate::config::Config;
 use crate::eviction::MemoryRoom;
 use crate::log;
+use crate::logging;
 use crate::persistence;
 use crate::scrub;
 use crate::server::Server;
@@ -132,9 +133,11 @@ impl Chores {
         if self.is_first && !is_loading {
             at.expire(period);
             at.server.saver.check_save_points(at.server.change_count(), settings);
+            logging::check_growth(at.server, settings);
         }
         at.local.count_expired(at.worker);
         if self.is_first {
+            logging::answer_waiters(at.server);
             at.server.store.accesses().settle();
             // What was loaded, or comes back into memory after a restart, may be too much.
             at.local.is_evicting |= settings.evicts_keys();

@@ -35,16 +35,19 @@ mod client;
 mod cluster;
 mod configuration;
 mod connection;
+mod function;
 mod info;
 mod introspection;
 mod latency;
 mod persistence;
 mod pubsub;
+mod script;
 mod server;
 mod slowlog;
 mod transaction;
 mod users;
 mod walk;
+pub mod while_busy;
 
 use std::sync::LazyLock;
 
@@ -87,6 +90,8 @@ static GROUPS: &[&[Command]] = &[
     transaction::COMMANDS,
     users::COMMANDS,
     pubsub::COMMANDS,
+    script::COMMANDS,
+    function::COMMANDS,
     persistence::COMMANDS,
     introspection::COMMANDS,
     configuration::COMMANDS,
@@ -114,6 +119,7 @@ mod tests {
     fn a_row_touches_keys_if_it_has_some() {
         for row in REGISTRY.rows() {
             let depends = matches!(row.touch, Touch::Of(_));
+            let depends = depends || matches!(row.touch, Touch::Script);
             assert!(depends || row.touch.is_of_keys() == row.has_keys(), "{}: {:?}", row.name, row.touch);
         }
     }

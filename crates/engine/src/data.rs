@@ -1,14 +1,19 @@
 //! Opening the data: the page file, or the dump where that has the data.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use stillframe_store::{DbId, Layout, OpError, OpenError, Options, Store, Worker};
+use stillframe_store::replay::{Replayed, UnreadLog};
+use stillframe_store::{open_unread, Cause, DbId, Layout, OpError, OpenError, Options, Store, Worker};
 use stillframe_units::redis_bytes;
 
 use crate::config::{Settings, SnapshotFormat};
 use crate::log;
 use crate::persistence::{self, Load, LoadError, Loaded, Twins};
 use crate::server::Server;
+
+const REPLAY_TOLD_EVERY: Duration = Duration::from_secs(2);
 
 /// Why the data cannot be served.
 #[derive(thiserror::Error, Debug)]
@@ -24,16 +29,27 @@ pub enum DataError {
          would hide: start with 'databases {needed_count}' or more"
     )]
     HiddenDatabases { database_count: u32, needed_count: u32, key_count: u64 },
+    #[error(
+        "'{path}' is an append-only file of Redis, and the page file beside it is new: import it first (start Redis on it, BGSAVE, \
+         and start here from that dump.rdb), or move it away to begin empty. With 'appendonly no' it is left alone"
+    )]
+    AppendOnlyFile { path: PathBuf },
+    #[error(
+        "{torn_byte_count} bytes at the end of the log were of a unit that had not been written to its end. Nobody has been told that it \
+         was durable: start with 'aof-load-truncated yes' to cut it off"
+    )]
+    TornLog { torn_byte_count: u64 },
     #[error("Can't empty the page file's data before loading the dump: {0}")]
     Flush(#[source] OpError),
     #[error("Can't work on the data: {0}")]
     Worker(#[source] OpError),
 }
 
-/// A store that has been opened.
+/// A store that has been opened; its log is still to be read.
 pub struct Opened {
     pub store: Store,
-    /// The dump that has the data, if the page file has not: see [`load`].
+    pub unread: UnreadLog,
+    /// The dump that has the data, if the page file has not: see [`read`].
     pub dump: Option<PathBuf>,
 }
 
@@ -42,8 +58,9 @@ pub struct Opened {
 /// # Errors
 /// [`DataError`]; the directory is as it was.
 pub fn open(dir: &Path, settings: &Settings) -> Result<Opened, DataError> {
-    let store = Store::open(dir, store_options(settings))
+    let unread = open_unread(dir, store_options(settings))
         .map_err(|error| explain_refusal(error, dir.join(&settings.dbfilename)))?;
+    let store = unread.store().clone();
     log_io(&store);
     log_memory(&store, settings);
     store.damage().set_skips(settings.skips_damage);
@@ -52,15 +69,99 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Opened, DataError> {
         log::warning(note);
     }
     check_databases(&store, settings.databases)?;
-    let dump = dump_to_load(&store, dir, settings)?;
-    Ok(Opened { store, dump })
+    look_for_append_only_file(&store, dir, settings)?;
+    // What the log has came after the checkpoint.
+    let dump = if unread.is_there() { None } else { dump_to_load(&store, dir, settings)? };
+    Ok(Opened { store, unread, dump })
 }
 
-/// Reads the dump that has the data into the store, in place of what is there.
+impl Opened {
+    /// Whether clients have to wait until [`read`] has returned.
+    pub fn is_to_be_read(&self) -> bool {
+        self.dump.is_some() || self.unread.is_there() || self.store.log().options().is_some()
+    }
+}
+
+/// Reads what there is beside the checkpoint into a server's store, the dump that has the data or what the log has, and begins the
+/// log.
 ///
 /// # Errors
 /// [`DataError`]; what has been read by then is in memory alone.
-pub fn load(server: &Server, path: &Path) -> Result<Loaded, DataError> {
+pub fn read(server: &Server, dump: Option<&Path>, unread: UnreadLog) -> Result<Loaded, DataError> {
+    if let Some(path) = dump {
+        match load(server, path)? {
+            Loaded::Stopped => return Ok(Loaded::Stopped),
+            Loaded::Whole | Loaded::Missing => {}
+        }
+    }
+    let (since, is_there) = (Instant::now(), unread.is_there());
+    let mut told = since;
+    let mut go_on = |so_far: Replayed| {
+        server.loading.advance(so_far.byte_count, so_far.unit_count, 0);
+        if told.elapsed() > REPLAY_TOLD_EVERY {
+            told = Instant::now();
+            log::notice(format!(
+                "Replaying the log: {} units, {}",
+                so_far.unit_count,
+                redis_bytes(so_far.byte_count)
+            ));
+        }
+        !server.is_stopping.load(Ordering::Acquire)
+    };
+    if !server.config().settings.log.loads_torn {
+        let torn_byte_count = unread.torn_byte_count()?;
+        if torn_byte_count > 0 {
+            return Err(DataError::TornLog { torn_byte_count });
+        }
+    }
+    let (store, replayed) = match unread.read(&mut go_on) {
+        Err(OpenError::Stopped) => return Ok(Loaded::Stopped),
+        read => read?,
+    };
+    if is_there {
+        log_replay(&replayed, since.elapsed());
+    }
+    if let Some(journal) = store.log().report().journal {
+        log::notice(format!("The log goes on at byte {} of its stream", journal.end));
+    }
+    Ok(Loaded::Whole)
+}
+
+fn log_replay(replayed: &Replayed, time: Duration) {
+    log::notice(format!(
+        "The log was replayed: {} units, {}, in {:.3} seconds",
+        replayed.unit_count,
+        redis_bytes(replayed.byte_count),
+        time.as_secs_f64()
+    ));
+    if replayed.torn_byte_count > 0 {
+        log::warning(format!(
+            "{} bytes at the end of the log were of a unit that had not been written to its end: nobody has been told that it was durable",
+            replayed.torn_byte_count
+        ));
+    }
+}
+
+/// Names append-only files of Redis beside a new page file. Nothing that is there is dropped: with `appendonly yes` they would be
+/// expected to be read.
+fn look_for_append_only_file(store: &Store, dir: &Path, settings: &Settings) -> Result<(), DataError> {
+    if !store.is_new() {
+        return Ok(());
+    }
+    let paths = settings.append_names.iter().map(|name| dir.join(name));
+    let Some(path) = paths.into_iter().find(|path| path.exists()) else { return Ok(()) };
+    if settings.log.is_on {
+        return Err(DataError::AppendOnlyFile { path });
+    }
+    log::warning(format!(
+        "{} is an append-only file of Redis and is not read: start Redis on it, BGSAVE, and start here from that dump.rdb",
+        path.display()
+    ));
+    Ok(())
+}
+
+/// Reads the dump that has the data into the store, in place of what is there.
+fn load(server: &Server, path: &Path) -> Result<Loaded, DataError> {
     let config = server.config();
     let settings = &config.settings;
     let mut worker = server.store.nonblocking_worker().map_err(DataError::Worker)?;
@@ -73,6 +174,7 @@ pub fn load(server: &Server, path: &Path) -> Result<Loaded, DataError> {
         eviction: &server.eviction,
         is_stopping: &server.is_stopping,
         twins: Twins::Refused,
+        cause: Cause::Load,
         key_delay_us: &|| server.config().settings.key_load_delay_us,
     };
     Ok(persistence::load_dump(&mut worker, path, &load)?)
@@ -80,7 +182,7 @@ pub fn load(server: &Server, path: &Path) -> Result<Loaded, DataError> {
 
 /// `maxmemory` as a bound of the data is not among them: it is decided once, before a command, and not by the store in the
 /// middle of one.
-fn store_options(settings: &Settings) -> Options {
+pub(crate) fn store_options(settings: &Settings) -> Options {
     Options {
         database_count: settings.databases,
         tiered_bytes: settings.tiered_bytes(),
@@ -94,6 +196,7 @@ fn store_options(settings: &Settings) -> Options {
         // As in Redis a save waits for a command that takes long.
         cut_patience: None,
         accept_loss_after_checkpoint: settings.accept_loss_after_checkpoint,
+        log: settings.log_options(),
         checkpoint_on_drop: false,
         ..Options::default()
     }
@@ -193,7 +296,9 @@ fn dump_to_load(store: &Store, dir: &Path, settings: &Settings) -> Result<Option
 }
 
 fn flush_all(worker: &mut Worker, settings: &Settings) -> Result<(), OpError> {
-    (0..settings.databases).try_for_each(|db| worker.database(DbId(db)).flush())
+    (0..settings.databases).try_for_each(|db| worker.database(DbId(db)).flush())?;
+    // Those of the dump come in their place.
+    worker.libraries().clear().map(drop)
 }
 
 #[cfg(test)]

@@ -6,15 +6,20 @@ mod carry;
 mod checked;
 pub mod ctx;
 pub mod exec;
+pub mod held;
 mod lookup;
 pub mod monitor;
+mod pace;
 pub mod prepare;
 mod redact;
+pub mod script;
 mod slow;
 mod step;
 pub mod stream;
 pub mod subscribed;
+pub mod talk;
 pub mod waiting;
+pub mod while_busy;
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,9 +32,10 @@ use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::protocol::reply::Mark;
 use crate::server::Server;
+use crate::state::clients::ClientInfo;
 use crate::state::exceptions::Matter;
 use crate::state::pause::PauseKind;
-use crate::state::session::Ending;
+use crate::state::session::{Ending, Session, Within};
 
 use call::{call, Outcome};
 use ctx::{Command, Ctx, Found};
@@ -93,10 +99,10 @@ pub fn run(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) -> Outcome {
             Outcome::Done
         }
         Ok(()) if ctx.client.transaction.is_some() && !exec::runs_inside(found.command) => {
-            exec::queue(ctx, found, args);
+            exec::queue(&mut ctx.talk(), found, args);
             Outcome::Done
         }
-        Ok(()) => call(ctx, found, args, true),
+        Ok(()) => call(ctx, found, args, Within::Client),
     };
     if let Outcome::Done = outcome {
         ctx.client.end_walks();
@@ -112,7 +118,7 @@ fn end_reply(ctx: &mut Ctx<'_>, mark: Mark) {
         ctx.client.reply_mode.end_command();
     }
     if ctx.client.listener.is_some() {
-        subscribed::end_reply(ctx, mark.len);
+        ctx.talk().end_reply(mark.len);
     }
 }
 
@@ -135,6 +141,9 @@ fn is_paused(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> bool {
         // It is refused, now and not after the pause.
         return false;
     }
+    if matter.has(Matter::LOG_FULL) && changes_something(ctx, command) {
+        return true;
+    }
     let kind = ctx.server.pause.kind(ctx.worker.now());
     // The data stays as it is, also for commands that only look at it.
     ctx.worker.keep_expired(kind != PauseKind::None);
@@ -144,11 +153,14 @@ fn is_paused(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> bool {
             false
         }
         PauseKind::All => true,
-        PauseKind::Writes => {
-            let queued = ctx.client.transaction.as_ref().map_or(0, |t| t.flags);
-            command.is(flag::CHANGES) || (exec::is_exec(command) && queued & flag::CHANGES != 0)
-        }
+        PauseKind::Writes => changes_something(ctx, command),
     }
+}
+
+/// Whether it may change something, by itself or by what it carries out.
+fn changes_something(ctx: &Ctx<'_>, command: &Command) -> bool {
+    let queued = ctx.client.transaction.as_ref().map_or(0, |t| t.flags);
+    command.is(flag::CHANGES) || (exec::is_exec(command) && queued & flag::CHANGES != 0)
 }
 
 /// Whether the data is still being read at the start, and the command needs it.
@@ -160,23 +172,7 @@ fn must_wait_for_data(command: &Command, matter: Matter) -> bool {
 fn admit(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> CmdResult {
     let config = ctx.config;
     let settings = &config.settings;
-    if let Some(option) = protecting_option(command) {
-        if !option.0(settings).allows(ctx.peer.is_local) {
-            let (command, option) = (option.1, option.2);
-            return Err(format!(
-                "ERR {command} command not allowed. If the {option} option is set to \"local\", you can run it \
-                 from a local connection, otherwise you need to set this option in the configuration file, and then \
-                 restart the server."
-            )
-            .into());
-        }
-    }
-    if !ctx.client.is_authenticated && !settings.requirepass.is_empty() && !command.is(flag::NO_AUTH) {
-        return Err(errors::NO_AUTH.into());
-    }
-    if ctx.client.transaction.is_some() && command.is(flag::NO_MULTI) {
-        return Err("ERR Command not allowed inside a transaction".into());
-    }
+    admit_client(settings, ctx.client, ctx.peer, command)?;
     // In Redis the last check; but of those below none refuses anything while it loads.
     if must_wait_for_data(command, matter) {
         return Err(errors::LOADING.into());
@@ -186,13 +182,51 @@ fn admit(ctx: &mut Ctx<'_>, command: &Command, matter: Matter) -> CmdResult {
     if is_bounded && is_refused_without_memory(ctx, command) {
         return Err(errors::OUT_OF_MEMORY.into());
     }
-    if matter.has(Matter::SAVE_FAILED) && command.is(flag::WRITE | flag::PROBES) {
-        let must_save = settings.stop_writes_on_save_error && !settings.save_points.is_empty();
-        if must_save {
-            return Err(errors::MISCONF.into());
+    if matter.has(Matter::REFUSES_CHANGES) {
+        admit_change(ctx.server, settings, command.flags, matter)?;
+    }
+    subscribed::admit(ctx.client, command)
+}
+
+/// The first of them: whether the client may call such a command, and now.
+#[inline(always)]
+fn admit_client(settings: &Settings, client: &Session, peer: &ClientInfo, command: &Command) -> CmdResult {
+    if let Some(option) = protecting_option(command) {
+        if !option.0(settings).allows(peer.is_local) {
+            let (command, option) = (option.1, option.2);
+            return Err(format!(
+                "ERR {command} command not allowed. If the {option} option is set to \"local\", you can run it \
+                 from a local connection, otherwise you need to set this option in the configuration file, and then \
+                 restart the server."
+            )
+            .into());
         }
     }
-    subscribed::admit(ctx, command)
+    if !client.is_authenticated && !settings.requirepass.is_empty() && !command.is(flag::NO_AUTH) {
+        return Err(errors::NO_AUTH.into());
+    }
+    if client.transaction.is_some() && command.is(flag::NO_MULTI) {
+        return Err("ERR Command not allowed inside a transaction".into());
+    }
+    Ok(())
+}
+
+/// Whether what a command changes could be saved, and be in the log.
+#[cold]
+fn admit_change(server: &Server, settings: &Settings, flags: u32, matter: Matter) -> CmdResult {
+    let is = |flag: u32| flags & flag != 0;
+    let must_save = settings.stop_writes_on_save_error && !settings.save_points.is_empty();
+    if matter.has(Matter::SAVE_FAILED) && must_save && is(flag::WRITE | flag::PROBES) {
+        return Err(errors::MISCONF.into());
+    }
+    if matter.has(Matter::LOG_FAILED) && is(flag::WRITE | flag::PROBES) {
+        return Err(server.data_log.error());
+    }
+    // What only removes may make space.
+    if matter.has(Matter::LOG_NO_SPACE) && is(flag::DENYOOM) {
+        return Err("MISCONF Errors writing to the AOF file: No space left on device".into());
+    }
+    Ok(())
 }
 
 type ProtectingOption = (fn(&Settings) -> Protection, &'static str, &'static str);
@@ -211,9 +245,11 @@ fn is_refused_without_memory(ctx: &mut Ctx<'_>, command: &Command) -> bool {
         Some(transaction) if exec::is_exec(command) => transaction.flags & flag::DENYOOM != 0,
         _ => command.is(flag::DENYOOM),
     };
-    if !needs_memory {
-        return false;
-    }
+    needs_memory && is_out_of_memory(ctx)
+}
+
+/// Whether memory is over its bound, and nothing can go.
+fn is_out_of_memory(ctx: &mut Ctx<'_>) -> bool {
     let settings = &ctx.config.settings;
     if settings.tiered_bytes() > 0 {
         return ctx.server.store.is_stuck();
@@ -229,7 +265,7 @@ fn reject(ctx: &mut Ctx<'_>, found: Option<Found>, error: CmdError) {
     if let Some(found) = found {
         ctx.stats.command(found.id).rejected.add(1);
         if exec::is_exec(found.command) {
-            exec::abort(ctx, &text);
+            exec::abort(&mut ctx.talk(), &text);
             return;
         }
     }

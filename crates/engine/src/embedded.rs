@@ -21,9 +21,10 @@ use crate::commands::REGISTRY;
 use crate::config::Config;
 use crate::data::{self, DataError, Opened};
 use crate::log;
-use crate::persistence::Loaded;
+use crate::logging;
 use crate::server::Server;
 use crate::sockets::{NoSockets, Sockets};
+use crate::state::busy::{KillError, Kind};
 use crate::state::clients::{Arrival, ClientInfo};
 use crate::state::door::DoorKind;
 use crate::state::token::Token;
@@ -48,7 +49,8 @@ pub enum EngineError {
 /// settings does beside commands, it does: keys expire, save points save, memory stays within its bound. Its log goes where the
 /// server's does, to the standard output or `logfile`, and is the process's.
 ///
-/// What has not been saved is lost when the engine is dropped, as with a server that is stopped: see `SAVE`.
+/// What has not been saved, and is not in the log (`appendonly`), is lost when the engine is dropped, as with a server that is stopped:
+/// see `SAVE`.
 ///
 /// ```
 /// use stillframe_engine::{Config, Engine};
@@ -99,14 +101,13 @@ impl Engine {
         if let Some(path) = &config.settings.logfile {
             log::set_file(path)?;
         }
-        let Opened { store, dump } = data::open(&dir, &config.settings)?;
+        let Opened { store, unread, dump } = data::open(&dir, &config.settings)?;
         let server = Server::new(store, config, sockets, REGISTRY.rows().len(), Vec::new())?;
-        if let Some(path) = dump {
-            server.loading.begin();
-            if let Loaded::Whole | Loaded::Missing = data::load(&server, &path)? {
-                server.end_loading();
-            }
-        }
+        logging::watch(&server);
+        server.loading.begin();
+        data::read(&server, dump.as_deref(), unread)?;
+        logging::begin(&server);
+        server.end_loading();
         let mut engine =
             Engine { server, desks: Vec::new(), next_worker: AtomicUsize::new(0), threads: Vec::new() };
         // An engine that is dropped ends the threads that it has by then.
@@ -134,6 +135,15 @@ impl Engine {
         told.recv().unwrap_or_else(|_| Err(std::io::Error::other("a worker ended before it had begun")))
     }
 
+    /// Ends the script that has been running for longer than `busy-reply-threshold`, as `SCRIPT KILL` does. Its worker serves nobody
+    /// meanwhile, so that no client could ask for that.
+    ///
+    /// # Errors
+    /// None runs for so long, or it has changed something.
+    pub fn kill_script(&self) -> Result<(), KillError> {
+        self.server.busy.kill(Kind::Script)
+    }
+
     /// A new client, with a session of its own: database 0, RESP2, no transaction.
     ///
     /// # Errors
@@ -159,6 +169,10 @@ impl Drop for Engine {
         for thread in self.threads.drain(..) {
             // A thread that has panicked has said so; there is nothing to add.
             let _ = thread.join();
+        }
+        // Before the server goes, whom the log's threads know.
+        if let Err(error) = self.server.store.log().close() {
+            log::warning(format!("What the log has not made durable is lost: {error}"));
         }
     }
 }

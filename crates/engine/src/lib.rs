@@ -8,7 +8,7 @@
 //! Rooms from the ground up; each uses only those above it in this list:
 //!
 //! ```text
-//!   clock, log, text      what time it is, the log, numbers and patterns
+//!   clock, log, text      what time it is, the text log, numbers and patterns
 //!   hyperloglog           about how many elements a set has
 //!   geo                   places on the earth as scores
 //!   protocol              RESP: requests in, replies out
@@ -20,6 +20,7 @@
 //!   persistence           the saver, dumps
 //!   scrub                 reading the page file through
 //!   server                what all workers share
+//!   logging               what becomes of the log of changes
 //!   data                  opening the data
 //!   chores                what is done beside commands: expiry, figures, the threads of saver and scrubber
 //!   dispatch              from arguments to a reply, transactions
@@ -45,8 +46,11 @@ mod geo;
 pub mod harness;
 mod hyperloglog;
 pub mod log;
+pub mod logging;
 pub mod persistence;
 pub mod protocol;
+#[cfg(all(test, debug_assertions))]
+mod reply_gate_tests;
 pub mod scrub;
 pub mod server;
 pub mod sockets;

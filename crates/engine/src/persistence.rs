@@ -159,6 +159,8 @@ pub struct Status {
     saved_changes: u64,
     kept_unix_seconds: i64,
     last_attempt: Option<Instant>,
+    /// Saves that have failed since the last that has not.
+    pub failed_in_a_row: u32,
 }
 
 struct State {
@@ -204,6 +206,7 @@ impl Default for Saver {
             saved_changes: 0,
             kept_unix_seconds: unix_ms() / 1000,
             last_attempt: None,
+            failed_in_a_row: 0,
         };
         let state = State { status, job: None, next: VecDeque::new(), is_ended: false };
         Saver { state: Mutex::new(state), wake: Condvar::new(), dumping: DumpProgress::default() }
@@ -232,6 +235,11 @@ impl Saver {
     /// Saves once the present save is done.
     pub fn schedule(&self, target: Target) {
         self.add(Job::new(target, None));
+    }
+
+    /// Whether such a save waits for the one in progress.
+    pub fn is_scheduled(&self, target: &Target) -> bool {
+        self.state.lock().next.iter().any(|job| job.target == *target)
     }
 
     /// Saves the data as it is from now on. A save that has begun may have taken its cut: it is not joined.
@@ -291,11 +299,35 @@ impl Saver {
         self.wake.notify_one();
     }
 
+    /// Starts a checkpoint that the log asks for, for that reason, unless a save is in progress or has just failed.
+    pub fn start_for_log(&self, reason: &str) {
+        let mut state = self.state.lock();
+        let has_just_failed = state.status.last_error.is_some()
+            && state
+                .status
+                .last_attempt
+                .is_some_and(|at| at.elapsed() < retry_delay(state.status.failed_in_a_row));
+        if state.job.is_some() || has_just_failed {
+            return;
+        }
+        log::notice(format!("{reason}. Saving..."));
+        begin(&mut state, Job::new(Target::Pages, None));
+        self.wake.notify_one();
+    }
+
     /// Ends the thread after its present job.
     pub fn end(&self) {
         self.dumping.is_hurried.store(true, Ordering::Relaxed);
         self.state.lock().is_ended = true;
         self.wake.notify_one();
+    }
+}
+
+/// How long to wait after so many saves that have failed: a minute at most an hour, as Redis does with rewrites.
+fn retry_delay(failed_in_a_row: u32) -> Duration {
+    match failed_in_a_row {
+        0 | 1 => RETRY_DELAY,
+        more => Duration::from_secs(60 << (more - 2).min(6)).min(Duration::from_secs(3_600)),
     }
 }
 
@@ -436,7 +468,7 @@ fn record(status: &mut Status, target: &Target, result: &Result<Outcome, Failure
     match result {
         Ok(outcome) => {
             status.last_save_unix_seconds = unix_ms() / 1000;
-            status.last_error = None;
+            (status.last_error, status.failed_in_a_row) = (None, 0);
             status.last_duration = Some(outcome.duration);
             status.save_count += 1;
             if *target == Target::Pages {
@@ -444,7 +476,10 @@ fn record(status: &mut Status, target: &Target, result: &Result<Outcome, Failure
                 status.checkpoint_count += 1;
             }
         }
-        Err(error) => status.last_error = Some(error.to_string()),
+        Err(error) => {
+            status.last_error = Some(error.to_string());
+            status.failed_in_a_row += 1;
+        }
     }
 }
 

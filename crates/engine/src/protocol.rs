@@ -3,5 +3,6 @@
 pub mod args;
 pub mod collected;
 pub mod errors;
+pub mod need;
 pub mod reply;
 pub mod request;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use stillframe_store::{Fault, Store, UnixMillis, Worker};
+use stillframe_store::{Fault, Listener, Store, UnixMillis, Worker};
 
 use crate::clock::unix_ms;
 use crate::config::{Config, OnSignal, Settings};
@@ -15,16 +15,20 @@ use crate::log;
 use crate::persistence::{self, Host, SaveWaiter, Saver};
 use crate::scrub::Scrubber;
 use crate::sockets::Sockets;
+use crate::state::busy::Busy;
 use crate::state::clients::{ClientInfo, Clients};
+use crate::state::data_log::DataLog;
 use crate::state::exceptions::{Exceptions, Matter};
 use crate::state::heap::Heap;
 use crate::state::latency::LatencyMonitor;
-use crate::state::listener::Listener;
+use crate::state::listener;
 use crate::state::loading::Loading;
 use crate::state::mailbox::{Mailbox, Message};
 use crate::state::notify::Notifier;
 use crate::state::pause::{Pause, PauseKind};
 use crate::state::pubsub::PubSub;
+use crate::state::reply_gate::ReplyGate;
+use crate::state::scripts::Scripts;
 use crate::state::slowlog::Slowlog;
 use crate::state::stats::{ServerStats, WorkerStats};
 use crate::state::token::Token;
@@ -36,6 +40,13 @@ use crate::state::watch::WatchTable;
 pub struct WorkerHandle {
     pub mailbox: Arc<Mailbox>,
     pub stats: Arc<WorkerStats>,
+}
+
+impl WorkerHandle {
+    fn new(command_count: usize) -> std::io::Result<WorkerHandle> {
+        let stats = Arc::new(WorkerStats::new(command_count));
+        Ok(WorkerHandle { mailbox: Arc::new(Mailbox::new()?), stats })
+    }
 }
 
 pub struct Server {
@@ -60,6 +71,8 @@ pub struct Server {
     pub watches: Arc<WatchTable>,
     pub pubsub: Arc<PubSub>,
     pub notifier: Arc<Notifier>,
+    /// Replies that wait until what they tell of is durable.
+    pub reply_gate: Arc<ReplyGate>,
     /// Clients that wait for a key to hold something.
     pub waiters: Arc<Waiters>,
     /// Of the threads that write large replies.
@@ -68,7 +81,7 @@ pub struct Server {
     pub clients: Clients,
     pub pause: Pause,
     /// Clients in `MONITOR`.
-    pub monitors: Mutex<Vec<Arc<Listener>>>,
+    pub monitors: Mutex<Vec<Arc<listener::Listener>>>,
     pub slowlog: Mutex<Slowlog>,
     pub latency: LatencyMonitor,
     pub stats: ServerStats,
@@ -78,9 +91,15 @@ pub struct Server {
     pub average_ttl_ms: Vec<AtomicI64>,
     /// Error replies by their code (`errorstats`).
     pub errors: Mutex<BTreeMap<String, u64>>,
+    /// What is known of the log of changes.
+    pub data_log: DataLog,
     pub saver: Saver,
     pub eviction: Eviction,
     pub scrubber: Scrubber,
+    /// Scripts that are known.
+    pub scripts: Scripts,
+    /// What of them runs for long.
+    pub busy: Arc<Busy>,
     /// The dump that is read at the start.
     pub loading: Loading,
     /// Changes of the store that were the load of it.
@@ -107,26 +126,25 @@ impl Server {
         config: Config,
         sockets: Arc<dyn Sockets>,
         command_count: usize,
-        further: Vec<Arc<dyn stillframe_store::Listener>>,
+        further: Vec<Arc<dyn Listener>>,
     ) -> std::io::Result<Arc<Server>> {
         let settings = &config.settings;
-        let handle = |_| {
-            Ok(WorkerHandle {
-                mailbox: Arc::new(Mailbox::new()?),
-                stats: Arc::new(WorkerStats::new(command_count)),
-            })
-        };
+        let handle = |_| WorkerHandle::new(command_count);
         let average_ttl_ms = (0..settings.databases).map(|_| AtomicI64::new(0)).collect();
         let workers = (0..settings.workers).map(handle).collect::<std::io::Result<Vec<_>>>()?;
         let watches = Arc::new(WatchTable::default());
-        let pubsub = Arc::new(PubSub::new(workers.iter().map(|worker| worker.mailbox.clone()).collect()));
+        let mailboxes: Vec<_> = workers.iter().map(|worker| worker.mailbox.clone()).collect();
+        let pubsub = Arc::new(PubSub::new(mailboxes.clone()));
         let exceptions = Exceptions::of(store.conditions());
+        let reply_gate = Arc::new(ReplyGate::new(&exceptions, mailboxes));
         exceptions.set(Matter::BOUNDED, settings.maxmemory_bytes > 0);
-        let notifier = Arc::new(Notifier::new(pubsub.clone(), settings.notified, &exceptions));
+        let notifier =
+            Arc::new(Notifier::new(pubsub.clone(), reply_gate.clone(), settings.notified, &exceptions));
         let waiters = Arc::new(Waiters::new(&exceptions));
-        let mut heard_by: Vec<Arc<dyn stillframe_store::Listener>> =
-            vec![watches.clone(), notifier.clone(), waiters.clone()];
+        let mut heard_by: Vec<Arc<dyn Listener>> = vec![watches.clone(), notifier.clone(), waiters.clone()];
         heard_by.extend(further);
+        // Behind whatever makes units.
+        heard_by.extend(reply_gate.listeners());
         store.listen(heard_by);
         store.accesses().track(settings.tracking(), unix_ms());
         Ok(Arc::new(Server {
@@ -143,6 +161,7 @@ impl Server {
             watches,
             pubsub,
             notifier,
+            reply_gate,
             waiters,
             turns: Turns::default(),
             heap: Arc::default(),
@@ -155,9 +174,12 @@ impl Server {
             average_ttl_ms,
             attack_warned_unix_ms: AtomicI64::new(0),
             errors: Mutex::default(),
+            data_log: DataLog::default(),
             saver: Saver::default(),
             eviction: Eviction::default(),
             scrubber: Scrubber::default(),
+            scripts: Scripts::default(),
+            busy: Arc::default(),
             loading: Loading::new(&exceptions),
             loaded_changes: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
@@ -181,9 +203,11 @@ impl Server {
         self.config_version.load(Ordering::Acquire)
     }
 
-    /// Memory of the data, of what is known of it, and of all that clients hold.
+    /// Memory of the data, of what is known of it, of all that clients hold, of scripts, and of what waits to be logged.
     pub fn used_memory_bytes(&self) -> u64 {
-        self.store.used_memory_bytes() + self.clients.memory_bytes()
+        let of_scripts = self.sum(|stats| stats.lua_bytes.get()) + self.scripts.counts().1 as u64;
+        let of_log = self.store.log().buffered_bytes();
+        self.store.used_memory_bytes() + self.clients.memory_bytes() + of_scripts + of_log
     }
 
     /// Changes the configuration as a whole or not at all.

@@ -1,24 +1,31 @@
 //! What the server remembers: clients, sessions, counters, logs. Nothing here knows the server as a whole.
 
+pub mod busy;
 pub mod client_line;
 pub mod clients;
 pub mod combination;
+pub mod data_log;
 pub mod door;
 pub mod drawing;
 pub mod elements;
 pub mod exceptions;
+pub mod fate;
 pub mod heap;
 pub mod inbox;
 pub mod latency;
+pub mod libraries;
 pub mod listener;
 pub mod loading;
 pub mod local;
+pub mod lua;
 pub mod mailbox;
 pub mod notify;
 pub mod patience;
 pub mod pause;
 pub mod pubsub;
+pub mod reply_gate;
 pub mod restoring;
+pub mod scripts;
 pub mod session;
 pub mod slowlog;
 pub mod stats;

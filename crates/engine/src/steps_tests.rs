@@ -64,6 +64,9 @@ fn word_of(effect: &Effect<'_>) -> String {
         Effect::Copy { to, .. } => of("copy", to.1.bytes),
         Effect::Flush { .. } => "flush".to_owned(),
         Effect::Swap { .. } => "swap".to_owned(),
+        Effect::LibrarySet { name, .. } => format!("library {name}"),
+        Effect::LibraryRemoved { name } => format!("no library {name}"),
+        Effect::LibrariesRemoved => "no libraries".to_owned(),
     }
 }
 

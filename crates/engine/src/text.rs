@@ -1,7 +1,6 @@
-//! Text as Redis reads and writes it: numbers, quoted words, patterns.
+//! Text as Redis reads and writes it: numbers, patterns.
 
 pub mod double;
 pub mod glob;
 pub mod long_double;
 pub mod number;
-pub mod words;

@@ -249,3 +249,19 @@ fn without_sockets_it_listens_nowhere() {
     assert!(run(&mut client, "CONFIG SET port 7001").starts_with("-ERR CONFIG SET failed"));
     assert_eq!(run(&mut client, "CONFIG SET maxclients 1000000"), "+OK\r\n");
 }
+
+/// A script that never ends is ended from another thread.
+#[test]
+fn an_endless_script_can_be_ended() {
+    let dir = TempDir::new("embedded");
+    let engine = open(dir.path(), &["--busy-reply-threshold", "20"]);
+    assert!(engine.kill_script().is_err());
+    let mut client = engine.connect().unwrap();
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(move || client.call(&["EVAL", "while true do end", "0"]).unwrap());
+        while engine.kill_script().is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(runner.join().unwrap().starts_with(b"-ERR Script killed by user with SCRIPT KILL"));
+    });
+}

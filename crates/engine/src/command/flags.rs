@@ -24,6 +24,8 @@ pub mod flag {
     pub const NO_MULTI: u32 = 1 << 19;
     pub const MOVABLEKEYS: u32 = 1 << 20;
     pub const ALLOW_BUSY: u32 = 1 << 21;
+    /// Its specifications say where keys may be, and there need be none.
+    pub const NO_MANDATORY_KEYS: u32 = 1 << 29;
 
     // What dispatch asks for, beside Redis's; not shown.
 
@@ -39,6 +41,8 @@ pub mod flag {
     pub const PROBES: u32 = 1 << 26;
     /// `enable-debug-command` has to allow it.
     pub const DEBUG: u32 = 1 << 27;
+    /// It runs a script, which may take any time.
+    pub const RUNS_SCRIPT: u32 = 1 << 30;
     /// It changes the settings: those by which its own call is judged may not be known before it has run.
     pub const CONFIGURES: u32 = 1 << 28;
 
@@ -60,6 +64,7 @@ pub mod flag {
         (NO_AUTH, "no_auth"),
         (NO_ASYNC_LOADING, "no_async_loading"),
         (NO_MULTI, "no_multi"),
+        (NO_MANDATORY_KEYS, "no_mandatory_keys"),
         (MOVABLEKEYS, "movablekeys"),
         (ALLOW_BUSY, "allow_busy"),
     ];

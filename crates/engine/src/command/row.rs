@@ -19,6 +19,7 @@ pub enum Group {
     HyperLogLog,
     List,
     Pubsub,
+    Scripting,
     Server,
     Set,
     SortedSet,
@@ -28,7 +29,7 @@ pub enum Group {
 
 impl Group {
     #[cfg(test)]
-    pub const ALL: [Group; 14] = [
+    pub const ALL: [Group; 15] = [
         Group::String,
         Group::Hash,
         Group::List,
@@ -39,6 +40,7 @@ impl Group {
         Group::Generic,
         Group::Bitmap,
         Group::Transactions,
+        Group::Scripting,
         Group::Pubsub,
         Group::Connection,
         Group::Server,
@@ -56,6 +58,7 @@ impl Group {
             Group::HyperLogLog => "hyperloglog",
             Group::List => "list",
             Group::Pubsub => "pubsub",
+            Group::Scripting => "scripting",
             Group::Server => "server",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",

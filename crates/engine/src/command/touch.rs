@@ -23,6 +23,9 @@ pub enum Touch {
     Parts,
     /// Keys that it does not name. Alone it asks for their pages as it meets them; in a transaction all must be there.
     Walk,
+    /// What its commands touch, which it carries out one after the other. It looks for their pages itself, and begins anew until
+    /// its first change.
+    Script,
     /// Counters of databases.
     Counters,
     /// Databases, which it empties.

@@ -9,6 +9,7 @@ use crate::command::{acl, flag, CmdError, CmdResult, Group, Touch};
 use crate::commands::connection::set_name;
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::waiting;
+use crate::logging;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::state::client_line::{describe, publish_session};
@@ -100,7 +101,7 @@ pub fn getname(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
 }
 
 pub fn setname(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    set_name(ctx, args.at(2))?;
+    set_name(ctx.peer, args.at(2))?;
     ctx.reply.ok();
     Ok(())
 }
@@ -241,9 +242,12 @@ pub fn unblock(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let id = operand::integer(args.at(2))?;
     let waiter = u64::try_from(id).ok().and_then(|id| ctx.server.waiters.of_client(id));
     let ended = waiter.filter(|waiter| ctx.server.waiters.end(waiter));
-    ctx.reply.int(i64::from(ended.is_some()));
+    let is_error = args.len() == 4 && args.is(3, "error");
+    let text = is_error.then_some(waiting::UNBLOCKED);
+    let is_ended =
+        ended.is_some() || u64::try_from(id).is_ok_and(|id| logging::end_wait(ctx.server, id, text));
+    ctx.reply.int(i64::from(is_ended));
     if let Some(waiter) = ended {
-        let is_error = args.len() == 4 && args.is(3, "error");
         waiting::end_wait(ctx, &waiter, is_error);
     }
     Ok(())

@@ -6,6 +6,7 @@ use crate::command::{flag, CmdError, CmdResult, Group, Touch};
 use crate::config::{Config, ParamId, Settings, Unnamed, PARAMS};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::log;
+use crate::logging;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::text::glob::Glob;
@@ -167,6 +168,7 @@ fn apply(ctx: &mut Ctx<'_>) {
     ctx.server.store.damage().set_skips(settings.skips_damage);
     ctx.server.store.set_collection_limits(&settings.collection_limits);
     ctx.server.store.set_memory_bytes(settings.tiered_bytes());
+    logging::apply(ctx.server, settings);
     ctx.server.store.accesses().track(settings.tracking(), ctx.worker.now());
     ctx.local.is_evicting = settings.evicts_keys();
     let used = ctx.server.store.used_memory_bytes();

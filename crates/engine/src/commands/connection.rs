@@ -6,10 +6,10 @@ use subtle::ConstantTimeEq;
 use crate::command::operand;
 use crate::command::{acl, flag, CmdError, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
-use crate::dispatch::exec;
-use crate::dispatch::subscribed;
+use crate::dispatch::talk::Talk;
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::clients::ClientInfo;
 use crate::state::session::Ending;
 use crate::text::number;
 
@@ -78,16 +78,24 @@ pub fn select(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-pub fn quit(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+pub fn quit(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    part(&mut ctx.talk())
+}
+
+pub fn part(ctx: &mut Talk<'_, '_>) -> CmdResult {
     ctx.reply.ok();
     ctx.client.ending = Ending::AfterReply;
     Ok(())
 }
 
-pub fn reset(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    exec::end(ctx);
-    subscribed::stop(ctx.server, ctx.client);
-    subscribed::hear(ctx, ctx.reply.out.len());
+pub fn reset(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    begin_anew(&mut ctx.talk())
+}
+
+pub fn begin_anew(ctx: &mut Talk<'_, '_>) -> CmdResult {
+    ctx.end_transaction();
+    ctx.stop_listening();
+    ctx.hear();
     let client = &mut ctx.client;
     client.db = DbId(0);
     client.resp3 = false;
@@ -106,7 +114,7 @@ fn is_password(settings_password: &[u8], given: &[u8]) -> bool {
     settings_password.ct_eq(given).into()
 }
 
-fn authenticate(ctx: &mut Ctx<'_>, user: &[u8], password: &[u8]) -> CmdResult {
+fn authenticate(ctx: &mut Talk<'_, '_>, user: &[u8], password: &[u8]) -> CmdResult {
     let wanted = &ctx.config.settings.requirepass;
     if user != b"default" || !(wanted.is_empty() || is_password(wanted, password)) {
         return Err(WRONG_PASSWORD.into());
@@ -116,6 +124,10 @@ fn authenticate(ctx: &mut Ctx<'_>, user: &[u8], password: &[u8]) -> CmdResult {
 }
 
 pub fn auth(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    log_in(&mut ctx.talk(), args)
+}
+
+pub fn log_in(ctx: &mut Talk<'_, '_>, args: &Args<'_>) -> CmdResult {
     match args.len() {
         2 if ctx.config.settings.requirepass.is_empty() => {
             return Err("ERR AUTH <password> called without any password configured for the default user. \
@@ -134,11 +146,11 @@ pub fn auth(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 ///
 /// # Errors
 /// Redis's text for names that would break `CLIENT LIST`.
-pub fn set_name(ctx: &Ctx<'_>, name: &[u8]) -> CmdResult {
+pub fn set_name(peer: &ClientInfo, name: &[u8]) -> CmdResult {
     if name.iter().any(|b| !(b'!'..=b'~').contains(b)) {
         return Err(BAD_NAME.into());
     }
-    ctx.peer.names.lock().name = name.to_vec();
+    peer.names.lock().name = name.to_vec();
     Ok(())
 }
 
@@ -196,6 +208,10 @@ fn is_secret_of_hello(args: &Args<'_>, index: usize) -> bool {
 }
 
 pub fn hello(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    greet(&mut ctx.talk(), args)
+}
+
+pub fn greet(ctx: &mut Talk<'_, '_>, args: &Args<'_>) -> CmdResult {
     let hello = read_hello(args)?;
     if let Some((user, password)) = hello.auth {
         authenticate(ctx, user, password)?;
@@ -209,15 +225,15 @@ pub fn hello(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         );
     }
     if let Some(name) = hello.name {
-        set_name(ctx, name)?;
+        set_name(ctx.peer, name)?;
     }
     // In the protocol in which it was told.
-    subscribed::hear(ctx, ctx.reply.out.len());
+    ctx.hear();
     if let Some(resp3) = hello.resp3 {
         ctx.client.resp3 = resp3;
         ctx.reply.resp3 = resp3;
     }
-    let reply = &mut ctx.reply;
+    let reply = &mut *ctx.reply;
     reply.map(7);
     for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
         reply.bulk(field.as_bytes());
@@ -233,6 +249,6 @@ pub fn hello(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     reply.bulk(b"modules");
     reply.array(0);
-    subscribed::hear_behind(ctx);
+    ctx.hear_behind();
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::dispatch::ctx::{Command, Ctx};
 use crate::persistence::{default_target, When};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::session::Within;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -64,6 +65,12 @@ pub fn flushall(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     // Saved at once, as in Redis: a crash does not bring the old keys back.
     let target = default_target(settings);
+    if ctx.client.within == Within::Script {
+        // A script waits for nothing.
+        ctx.server.saver.schedule(target);
+        ctx.reply.ok();
+        return Ok(());
+    }
     let waiter = ctx.wait_for_save(When::EndInAnyCase);
     ctx.server.saver.save_from_now_on(target, waiter);
     Ok(())

@@ -1,20 +1,24 @@
 //! `DEBUG`: what tests and benchmarks need.
 
+mod load_log;
 mod protocol;
+#[cfg(debug_assertions)]
+mod reply_gate;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stillframe_store::rdb::{dump_string, StringRef};
-use stillframe_store::{digest, DbId, Deadline, NewValue, OpError, SaveError};
+use stillframe_store::{digest, Cause, DbId, Deadline, NewValue, OpError, SaveError};
 
 use super::object::{encoding_name, ref_count};
 use crate::command::operand::{integer, positive};
 use crate::command::{flag, CmdError, CmdResult, Group, Touch};
-use crate::config::{parse_memory, Unnamed};
+use crate::config::{parse_memory, Settings, Unnamed};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::log;
-use crate::persistence::{load_dump, write_dump, Load, Twins};
+use crate::persistence::{load_dump, write_dump, Load, Saver, Target, Twins};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
 use crate::protocol::reply::push_decimal;
@@ -41,8 +45,10 @@ const MAX_PACKED_THRESHOLD_BYTES: u64 = 1 << 32;
 /// How a subcommand touches the data.
 fn touch(args: &Args<'_>) -> Touch {
     match args.at(1).to_ascii_lowercase().as_slice() {
-        b"populate" | b"reload" | b"digest" | b"digest-value" => Touch::Alone,
+        b"populate" | b"reload" | b"loadaof" | b"digest" | b"digest-value" => Touch::Alone,
         b"object" => Touch::Walk,
+        #[cfg(debug_assertions)]
+        b"reply-gate" => reply_gate::touch(args),
         _ => Touch::Nothing,
     }
 }
@@ -65,7 +71,10 @@ pub fn debug(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         }
         (b"error", 3) => Err(args.at(2).to_vec().into()),
         (b"scrub", 2) => scrub(ctx),
+        #[cfg(debug_assertions)]
+        (b"reply-gate", 3..=4) => reply_gate::rehearse(ctx, args),
         (b"reload", 2..) => reload(ctx, args),
+        (b"loadaof", 2) => load_log::load_and_compare(ctx),
         (b"help", 2) => {
             help(ctx);
             Ok(())
@@ -196,15 +205,54 @@ fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     settings.rdb_checksum &= !ctx.server.skips_checksums.load(Ordering::Relaxed);
     let settings = &settings;
     let path = ctx.server.store.dir().join(&settings.dbfilename);
+    if is_dump_written(&ctx.server.saver) {
+        // It would take the place of the file between two looks at that.
+        return Err("ERR Background save already in progress".into());
+    }
     if saves {
         let written = write_dump(&ctx.server.store, &path, settings);
         written.map_err(|error| format!("ERR Error saving the dump: {error}"))?;
     }
     let before = ctx.server.store.change_count();
+    // What comes back as it was is no change. A log gets it all the same, as one unit: what has expired does not come back, and in a
+    // transaction there are changes beside it.
+    let is_same = saves && flushes && ctx.server.store.log().options().is_none();
+    let cause = if is_same { Cause::Load } else { Cause::Call };
+    let is_step = !ctx.client.within.is_transaction();
+    if is_step {
+        ctx.worker.steps().begin();
+    }
+    ctx.worker.steps().set_cause(cause);
+    let reloaded = reload_from(ctx, settings, &path, (flushes, twins), cause);
+    ctx.worker.steps().set_cause(Cause::Call);
+    if is_step {
+        ctx.worker.steps().end();
+    }
+    reloaded?;
+    // The data is as it was: none of this is a change.
+    ctx.count_more(before.wrapping_sub(ctx.server.store.change_count()));
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn is_dump_written(saver: &Saver) -> bool {
+    let is_running = saver.status().running.is_some_and(|(target, _)| target != Target::Pages);
+    is_running || saver.is_scheduled(&Target::Rdb)
+}
+
+fn reload_from(
+    ctx: &mut Ctx<'_>,
+    settings: &Settings,
+    path: &Path,
+    (flushes, twins): (bool, Twins),
+    cause: Cause,
+) -> CmdResult {
     if flushes {
         for db in (0..ctx.server.database_count).map(DbId) {
             ctx.worker.database(db).flush()?;
         }
+        // Other than FLUSHALL, as in Redis.
+        ctx.worker.libraries().clear()?;
     }
     // Whoever wants to stop the server waits for the end of this command.
     let never = AtomicBool::new(false);
@@ -214,13 +262,11 @@ fn reload(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         eviction: &ctx.server.eviction,
         is_stopping: &never,
         twins,
+        cause,
         key_delay_us: &|| settings.key_load_delay_us,
     };
-    load_dump(ctx.worker, &path, &load)
+    load_dump(ctx.worker, path, &load)
         .map_err(|error| format!("ERR Error trying to load the RDB dump: {error}"))?;
-    // The data is as it was: none of this is a change.
-    ctx.count_more(before.wrapping_sub(ctx.server.store.change_count()));
-    ctx.reply.ok();
     Ok(())
 }
 
@@ -275,6 +321,9 @@ fn help(ctx: &mut Ctx<'_>) {
             "ERROR <string>",
             "    Return a Redis protocol error with <string> as message. Useful for clients",
             "    unit tests to simulate Redis errors.",
+            "LOADAOF",
+            "    Load the last checkpoint and the log beside the data, as a start would, and",
+            "    compare: the data stays as it is, and the first key that differs is an error.",
             "LOG <message>",
             "    Write <message> to the server log.",
             "OBJECT <key>",

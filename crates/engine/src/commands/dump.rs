@@ -171,7 +171,7 @@ pub fn restore(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let deadline = deadline(ttl, options.is_absolute, now);
     if deadline.is_some_and(|deadline| deadline <= now) {
         if options.replaces {
-            ctx.worker.remove(db, &key)?;
+            ctx.worker.database(db).remove_in_any_case(&key)?;
         }
     } else {
         match payload {

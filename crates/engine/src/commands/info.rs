@@ -3,6 +3,8 @@
 mod sections;
 mod system;
 
+pub use system::total_memory_bytes;
+
 use crate::command::{acl, flag, CmdResult, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::protocol::args::Args;

@@ -242,6 +242,8 @@ fn keys_of<'a>(registry: &Registry, args: &Args<'a>) -> Result<Vec<(&'a [u8], u3
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let keys = command.told_keys(&call).filter(|keys| !keys.is_empty());
+    // A script without keys has none, whatever its number of keys is.
+    let keys = keys.or_else(|| command.is(flag::NO_MANDATORY_KEYS).then(Vec::new));
     let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
     let flags_of = |flags| command.flags_fn.map_or(flags, |flags_of| flags_of(&call));
     Ok(keys.into_iter().map(|(index, flags)| (call.at(index), flags_of(flags))).collect())

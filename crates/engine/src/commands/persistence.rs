@@ -2,19 +2,29 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use crate::command::{acl, flag, CmdError, CmdResult, Group, Touch};
+use stillframe_store::log::SyncPolicy;
+
+use crate::command::{acl, flag, operand, CmdError, CmdResult, Group, Touch};
 use crate::config::OnSignal;
 use crate::dispatch::ctx::{Command, Ctx};
+use crate::log;
+use crate::logging;
 use crate::persistence::{default_target, temporary_path, Busy, Target, When};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
+use crate::state::data_log::LogWaiter;
+use crate::text::number;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
     Command::new("bgrewriteaof", 1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING, Touch::Nothing, bgrewriteaof)
         .acl(0)
         .doc(Group::Server, "1.0.0", "Asynchronously rewrite the append-only file", "O(1)"),
+    Command::new("waitaof", 4, flag::NOSCRIPT | flag::BLOCKING, Touch::Nothing, waitaof)
+        .acl(acl::CONNECTION)
+        .doc(Group::Generic, "7.2.0", "Wait for acknowledgment of previous write commands in the append-only file", "O(1)"),
     Command::new("bgsave", -1, flag::ADMIN | flag::NOSCRIPT | flag::NO_ASYNC_LOADING, Touch::Nothing, bgsave)
         .acl(0)
         .doc(Group::Server, "1.0.0", "Asynchronously save the dataset to disk", "O(1)"),
@@ -79,8 +89,60 @@ pub fn lastsave(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-pub fn bgrewriteaof(_ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    Err("ERR there is no append-only file in this server; use BGSAVE".into())
+/// A checkpoint, which frees the log before it: nothing has to be rewritten.
+pub fn bgrewriteaof(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+    let saver = &ctx.server.saver;
+    let text = match saver.status().running {
+        Some((Target::Pages, _)) => {
+            return Err("ERR Background append only file rewriting already in progress".into());
+        }
+        Some(_) => "Background append only file rewriting scheduled",
+        None => "Background append only file rewriting started",
+    };
+    saver.schedule(Target::Pages);
+    ctx.reply.simple(text);
+    Ok(())
+}
+
+/// `WAITAOF numlocal numreplicas timeout`: waits until what the client has changed is durable here. There are no replicas.
+pub fn waitaof(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let local_count = operand::integer_in(args.at(1), 0..=1)?;
+    let replica_count = operand::positive(args.at(2))?;
+    let timeout_ms = match number::parse_i64(args.at(3)) {
+        Some(ms @ 0..) => ms as u64,
+        Some(_) => return Err("ERR timeout is negative".into()),
+        None => return Err("ERR timeout is not an integer or out of range".into()),
+    };
+    let log = &ctx.config.settings.log;
+    if !log.is_on {
+        return if local_count > 0 { Err(logging::NO_LOG.into()) } else { answer_waitaof(ctx, false) };
+    }
+    let ends = logging::ends(ctx.server);
+    let is_durable = ends.is_some_and(|ends| ends.durable >= ends.end) && log.sync != SyncPolicy::Never;
+    let is_enough = replica_count == 0 && (local_count == 0 || is_durable);
+    if is_enough || ctx.client.within.is_transaction() {
+        return answer_waitaof(ctx, is_durable);
+    }
+    let waiter = LogWaiter {
+        client: ctx.peer.clone(),
+        reply: ctx.reply_later(),
+        is_local: local_count > 0,
+        to_offset: ends.map(|ends| ends.end),
+        until: (timeout_ms > 0)
+            .then(|| Instant::now().checked_add(Duration::from_millis(timeout_ms)))
+            .flatten(),
+    };
+    ctx.server.data_log.wait(waiter);
+    // What has become durable before the waiter was there.
+    logging::answer_waiters(ctx.server);
+    Ok(())
+}
+
+fn answer_waitaof(ctx: &mut Ctx<'_>, is_durable: bool) -> CmdResult {
+    ctx.reply.array(2);
+    ctx.reply.int(i64::from(is_durable));
+    ctx.reply.int(0);
+    Ok(())
 }
 
 /// `BACKUP TO path`: an RDB file of the present moment.
@@ -133,6 +195,18 @@ fn is_dump(path: &Path) -> bool {
 
 /// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`
 pub fn shutdown(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let (how, force) = read_shutdown(args)?;
+    log::warning("User requested shutdown...");
+    let waiter = ctx.wait_for_save(When::End);
+    ctx.server.shut_down(how, force, Some(waiter));
+    Ok(())
+}
+
+/// How the server is to end, and whether even if the save fails.
+///
+/// # Errors
+/// Redis's.
+pub fn read_shutdown(args: &Args<'_>) -> Result<(OnSignal, bool), CmdError> {
     let (mut no_save, mut save, mut force, mut abort) = (false, false, false, false);
     for index in 1..args.len() {
         match () {
@@ -151,13 +225,10 @@ pub fn shutdown(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if abort {
         return Err("ERR No shutdown in progress.".into());
     }
-    crate::log::warning("User requested shutdown...");
     let how = match (no_save, save) {
         (true, _) => OnSignal::NoSave,
         (_, true) => OnSignal::Save,
         _ => OnSignal::Default,
     };
-    let waiter = ctx.wait_for_save(When::End);
-    ctx.server.shut_down(how, force, Some(waiter));
-    Ok(())
+    Ok((how, force))
 }

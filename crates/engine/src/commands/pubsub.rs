@@ -102,7 +102,9 @@ fn unsubscribe(ctx: &mut Ctx<'_>, args: &Args<'_>, kind: Kind) -> CmdResult {
 }
 
 fn publish(ctx: &mut Ctx<'_>, args: &Args<'_>, is_shard: bool) -> CmdResult {
-    let count = ctx.server.pubsub.publish(is_shard, args.at(1), args.at(2));
+    // It may be sent because of what the client has just changed: that comes first.
+    let need = ctx.server.reply_gate.running(ctx.worker.steps().worker());
+    let count = ctx.server.pubsub.publish(is_shard, args.at(1), args.at(2), &need);
     ctx.reply.int(count as i64);
     Ok(())
 }

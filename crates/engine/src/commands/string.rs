@@ -160,13 +160,16 @@ pub fn setrange(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let Ok(offset) = u64::try_from(integer(args.at(2))?) else {
         return Err("ERR offset is out of range".into());
     };
-    if bytes.is_empty() {
+    let fits = check_len(ctx, offset, bytes.len());
+    if bytes.is_empty() || fits.is_err() {
         let entry = ctx.worker.entry(db, &key)?;
         entry.map_or(Ok(()), |entry| entry.must_be(ValueType::String))?;
+        if !bytes.is_empty() {
+            return fits;
+        }
         ctx.reply.int(entry.map_or(0, |entry| entry.value_bytes) as i64);
         return Ok(());
     }
-    check_len(ctx, offset, bytes.len())?;
     let len = ctx.worker.string_at(db, &key).write_range(offset, bytes)?;
     ctx.reply.int(len as i64);
     Ok(())

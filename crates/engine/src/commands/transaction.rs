@@ -3,8 +3,9 @@
 use crate::command::{acl, flag, key_flag, CmdResult, Group, KeySpec, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
 use crate::dispatch::exec;
+use crate::dispatch::talk::Talk;
 use crate::protocol::args::Args;
-use crate::state::session::{Transaction, Watched};
+use crate::state::session::{Session, Transaction, Watched};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
@@ -26,7 +27,11 @@ pub const COMMANDS: &[Command] = &[
         .doc(Group::Transactions, "2.2.0", "Forget about all watched keys", "O(1)"),
 ];
 
-pub fn multi(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+pub fn multi(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    begin(&mut ctx.talk())
+}
+
+pub fn begin(ctx: &mut Talk<'_, '_>) -> CmdResult {
     if ctx.client.transaction.is_some() {
         return Err("ERR MULTI calls can not be nested".into());
     }
@@ -35,19 +40,32 @@ pub fn multi(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-pub fn discard(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
+pub fn discard(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    give_up(&mut ctx.talk())
+}
+
+pub fn give_up(ctx: &mut Talk<'_, '_>) -> CmdResult {
     if ctx.client.transaction.is_none() {
         return Err("ERR DISCARD without MULTI".into());
     }
-    exec::end(ctx);
+    ctx.end_transaction();
     ctx.reply.ok();
     Ok(())
 }
 
-pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    if ctx.client.transaction.is_some() {
-        return Err("ERR WATCH inside MULTI is not allowed".into());
+/// Whether keys may be watched now.
+///
+/// # Errors
+/// Redis's.
+pub fn admit_watch(client: &Session) -> CmdResult {
+    match &client.transaction {
+        Some(_) => Err("ERR WATCH inside MULTI is not allowed".into()),
+        None => Ok(()),
     }
+}
+
+pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    admit_watch(ctx.client)?;
     let db = ctx.db();
     let mut found = Vec::with_capacity(args.len() - 1);
     for index in 1..args.len() {
@@ -73,8 +91,12 @@ pub fn watch(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     Ok(())
 }
 
-pub fn unwatch(ctx: &mut Ctx<'_>, _args: &Args<'_>) -> CmdResult {
-    ctx.server.watches.unwatch_all(ctx.client);
+pub fn unwatch(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
+    forget(&mut ctx.talk())
+}
+
+pub fn forget(ctx: &mut Talk<'_, '_>) -> CmdResult {
+    ctx.unwatch_all();
     ctx.reply.ok();
     Ok(())
 }

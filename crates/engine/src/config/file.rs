@@ -4,10 +4,11 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use stillframe_units::{quote, words};
+
 use crate::config::params::{ParamId, REFUSED};
 use crate::config::values::Config;
 use crate::text::glob::Glob;
-use crate::text::words::{quote, words};
 
 /// How deep `include` may nest.
 const MAX_INCLUDE_DEPTH: u32 = 16;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stillframe_store::log::SyncMethod;
 use stillframe_store::{DirectIo, IoEngine, PoolBackend, SnapshotKind};
 
 use crate::config::settings::{MemoryPolicy, Setter, SnapshotFormat};
@@ -138,11 +139,11 @@ const POLICIES: Kind = Choice(&[
     "allkeys-random",
     "noeviction",
 ]);
-const NO_AOF: &str = "there is no append-only file; data is kept in the page file (see 'save') and dump.rdb";
 const NO_REPLICATION: &str = "replication is not available";
 const NO_TLS: &str = "TLS is not available";
 const NO_CLUSTER: &str = "cluster mode is not available";
 const NO_ACL: &str = "there is only the default user; use 'requirepass'";
+const NO_TIMES: &str = "the log has no times: there is no point in time to go back to";
 const NO_DEFRAGMENTATION: &str =
     "Active defragmentation cannot be enabled: it requires a Redis server compiled with a \
     modified Jemalloc like the one shipped by default with the Redis source distribution";
@@ -155,11 +156,36 @@ pub static PARAMS: &[Param] = &[
         .own("Serve the checkpoint of this number although a later one was saved and is damaged. A start that refuses names the \
               number."),
     p("acllog-max-len", LONG, "128", Ignored),
+    p("aof-load-truncated", Bool, "yes", Live)
+        .to(|s, v| s.log.loads_torn = v.yes()),
+    p("appenddirname", FileName, "appendonlydir", AtStart)
+        .to(|s, v| s.append_names[0] = v.text.into())
+        .own("The directory of append-only files that Redis would have here: it is named at the start, and not read."),
+    p("appendfilename", FileName, "appendonly.aof", AtStart)
+        .to(|s, v| s.append_names[1] = v.text.into())
+        .own("The same of the file before Redis 7.0."),
+    p("appendfsync", Choice(&["everysec", "always", "no"]), "everysec", Live)
+        .to(|s, v| s.log.sync = v.sync_policy())
+        .own("When the log is durable. `always`: what was answered survives any crash; only replies wait, and those of reads only if their own \
+              key has changes that are not durable. `everysec`: at most two seconds are lost; writes wait while the disk stands still for longer. \
+              `no`: when the system likes, and with each checkpoint."),
+    p("appendonly", Bool, "no", Live)
+        .to(|s, v| s.log.is_on = v.yes())
+        .own("Keep a log of all changes, in `log/` beside the page file: what came after the last checkpoint survives a crash. Each \
+              checkpoint frees the log before it; nothing is ever rewritten."),
+    p("auto-aof-rewrite-min-size", SIZE, "67108864", Live)
+        .to(|s, v| s.log.rewrite_min_bytes = v.number())
+        .own("Log since the last checkpoint below which its growth asks for none."),
+    p("auto-aof-rewrite-percentage", NATURAL, "100", Live)
+        .to(|s, v| s.log.rewrite_percent = v.number())
+        .own("A checkpoint is taken once the log since the last one is as many percent of the data in pages. 0: not for that."),
     p("bind", Words { min: 0, max: 16 }, "* -::*", Live)
         .to(|s, v| s.bind = v.words().map(Into::into).collect()),
     p("busy-poll", Int { min: 0, max: 10_000 }, "0", Live)
         .to(|s, v| s.busy_poll = Duration::from_micros(v.number()))
         .own("Microseconds to spin before a worker sleeps. It switches itself off where it does not pay."),
+    a("busy-reply-threshold", "lua-time-limit", LONG, "5000", Live)
+        .to(|s, v| s.scripts.busy_after = Some(v.number()).filter(|ms| *ms > 0).map(Duration::from_millis)),
     p("client-output-buffer-limit", OutputLimits,
       "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Live)
         .to(|s, v| s.output_limits = v.output_limits()),
@@ -219,6 +245,27 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.lfu_log_factor = v.number()),
     a("list-max-listpack-size", "list-max-ziplist-size", ANY_INT, "-2", Live)
         .to(|s, v| s.list_max_listpack_size = v.number()),
+    p("log-error", Choice(&["exit", "read-only"]), "exit", Live)
+        .to(|s, v| s.log.exits_on_error = v.is("exit"))
+        .own("What to do with `appendfsync always` when the log cannot be written. Clients whose replies wait are disconnected unanswered in any \
+              case. `read-only`: what is there is served, and changes are refused, until a checkpoint succeeds."),
+    p("log-max-size", SIZE, "0", AtStart)
+        .to(|s, v| s.log.max_bytes = Some(v.number()).filter(|bytes| *bytes > 0))
+        .own("Bytes that the log may take on disk; beyond them a checkpoint has to free some first. 0: what there is."),
+    p("log-memory", SIZE, "0", AtStart)
+        .to(|s, v| s.log.memory_bytes = v.number())
+        .own("Bytes of the log that may wait to be written before writers wait. 0: a sixteenth of `maxmemory`, 1 to 64 MB."),
+    p("log-replay-limit", Memory { min: 1 << 20, max: i64::MAX as u64 }, "268435456", Live)
+        .to(|s, v| s.log.replay_limit_bytes = v.number())
+        .own("A checkpoint is taken once a start would have to replay so much of the log."),
+    p("log-sync", Choice(&SyncMethod::NAMES), SyncMethod::NAMES[0], AtStart)
+        .to(|s, v| s.log.method = v.sync_method())
+        .own("How the log is made durable: by writes that are (`RWF_DSYNC`), or by `fdatasync` after them. `auto`: what is faster on this \
+              disk, measured."),
+    p("lua-memory-limit", SIZE, "0", Live)
+        .to(|s, v| s.scripts.memory_bytes = v.number())
+        .own("Memory that a script may take, garbage not counted; a run that takes more ends with an error. 0: a sixteenth of `maxmemory`, \
+              or of the machine's memory, and at least 64 MB. Each worker has a state of its own."),
     p("logfile", Text, "", AtStart)
         .to(|s, v| s.logfile = v.path()),
     p("loglevel", Choice(&LEVELS), "notice", Live)
@@ -267,6 +314,12 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.requirepass = v.bytes.to_vec()),
     p("save", SavePoints, "3600 1 300 100 60 10000", Live)
         .to(|s, v| s.save_points = v.save_points()),
+    p("script-kill-after", LONG, "0", Live)
+        .to(|s, v| s.scripts.killed_after = Some(v.number()).filter(|ms| *ms > 0).map(Duration::from_millis))
+        .own("Milliseconds after which a script that has changed nothing is ended, as `SCRIPT KILL` does. 0: never."),
+    p("scripting", Bool, "yes", AtStart)
+        .to(|s, v| s.scripts.are_off = !v.yes())
+        .own("Whether there are scripts and functions. `no`: `EVAL` and its kin are refused."),
     p("scrub-interval", NATURAL, "86400", Live)
         .to(|s, v| s.scrub_interval = Some(v.seconds()).filter(|interval| !interval.is_zero()))
         .own("Seconds in which the whole page file is read and verified, at 32 MB/s at most. 0: not at all."),
@@ -312,7 +365,6 @@ pub static PARAMS: &[Param] = &[
     // What would promise something that is not there.
     p("aclfile", Text, "", OnlyAtStart(NO_ACL)),
     p("activedefrag", Bool, "no", Only(NO_DEFRAGMENTATION)),
-    p("appendonly", Bool, "no", Only(NO_AOF)),
     p("cluster-enabled", Bool, "no", OnlyAtStart(NO_CLUSTER)),
     a("min-replicas-to-write", "min-slaves-to-write", NATURAL, "0", Only(NO_REPLICATION)),
     a("replicaof", "slaveof", Words { min: 0, max: 2 }, "", OnlyAtStart(NO_REPLICATION)),
@@ -331,20 +383,13 @@ pub static PARAMS: &[Param] = &[
     p("active-expire-effort", Int { min: 1, max: 10 }, "1", Ignored),
     p("always-show-logo", Bool, "no", IgnoredAtStart),
     p("aof-disable-auto-gc", Bool, "no", Ignored),
-    p("aof-load-truncated", Bool, "yes", Ignored),
     p("aof-rewrite-incremental-fsync", Bool, "yes", Ignored),
-    p("aof-timestamp-enabled", Bool, "no", Ignored),
+    p("aof-timestamp-enabled", Bool, "no", Only(NO_TIMES)),
     p("aof-use-rdb-preamble", Bool, "yes", Ignored),
     p("aof_rewrite_cpulist", Text, "", IgnoredAtStart),
-    p("appenddirname", FileName, "appendonlydir", IgnoredAtStart),
-    p("appendfilename", FileName, "appendonly.aof", IgnoredAtStart),
-    p("appendfsync", Choice(&["everysec", "always", "no"]), "everysec", Ignored),
-    p("auto-aof-rewrite-min-size", SIZE, "67108864", Ignored),
-    p("auto-aof-rewrite-percentage", NATURAL, "100", Ignored),
     p("bgsave_cpulist", Text, "", IgnoredAtStart),
     p("bind-source-addr", Text, "", Ignored),
     p("bio_cpulist", Text, "", IgnoredAtStart),
-    a("busy-reply-threshold", "lua-time-limit", LONG, "5000", Ignored),
     p("cluster-allow-pubsubshard-when-down", Bool, "yes", Ignored),
     p("cluster-allow-reads-when-down", Bool, "no", Ignored),
     p("cluster-allow-replica-migration", Bool, "yes", Ignored),

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stillframe_store::log::{LogOptions, SyncMethod, SyncPolicy};
 use stillframe_store::rdb::WriteVersion;
 use stillframe_store::{
     CollectionLimits, EvictionPolicy, IoOptions, PoolBackend, Preference, SnapshotKind, Tracking, Unserved,
@@ -85,6 +86,14 @@ impl MemoryPolicy {
         }
     }
 
+    /// The name of the policy of Redis that holds as much: with `tiered` nothing is evicted.
+    pub fn redis_name(self) -> &'static str {
+        match self {
+            MemoryPolicy::Tiered => MemoryPolicy::NO_EVICTION,
+            policy => policy.name(),
+        }
+    }
+
     pub fn name(self) -> &'static str {
         let of_keys = |policy| EvictionPolicy::NAMED.iter().find(|(_, known)| *known == policy);
         match self {
@@ -103,6 +112,19 @@ pub enum ClientMemory {
     Bytes(u64),
     /// Of `maxmemory`; without that one there is no limit either.
     Percent(u64),
+}
+
+/// Of scripts and functions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScriptSettings {
+    /// `scripting no`
+    pub are_off: bool,
+    /// `lua-memory-limit`; 0: by the memory that there is.
+    pub memory_bytes: usize,
+    /// `busy-reply-threshold`
+    pub busy_after: Option<Duration>,
+    /// `script-kill-after`
+    pub killed_after: Option<Duration>,
 }
 
 /// Typed values of those parameters that do something. `0` in `*_limit` and durations of zero mean "none"
@@ -134,6 +156,10 @@ pub struct Settings {
     /// Rest after a key that is loaded; `persistence::delay` says how.
     pub key_load_delay_us: i32,
     pub latency_threshold: Option<Duration>,
+    pub log: LogSettings,
+    pub scripts: ScriptSettings,
+    /// What Redis calls the directory of its append-only files, and the file before 7.0.
+    pub append_names: [String; 2],
     pub latency_tracking: bool,
     pub percentiles: Vec<f64>,
     pub logfile: Option<PathBuf>,
@@ -191,6 +217,35 @@ pub struct Settings {
     pub unixsocketperm: Option<u32>,
 }
 
+/// How the log of changes is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSettings {
+    pub is_on: bool,
+    pub sync: SyncPolicy,
+    pub method: SyncMethod,
+    /// `None`: what there is.
+    pub max_bytes: Option<u64>,
+    /// 0: a part of `maxmemory`.
+    pub memory_bytes: u64,
+    pub exits_on_error: bool,
+    /// Whether a start cuts off a unit that was not written to its end.
+    pub loads_torn: bool,
+    pub replay_limit_bytes: u64,
+    pub rewrite_min_bytes: u64,
+    /// Of the data; 0 is never.
+    pub rewrite_percent: u64,
+}
+
+impl LogSettings {
+    /// Whether replies wait until what they tell of is durable.
+    pub fn holds_replies(&self) -> bool {
+        self.is_on && self.sync == SyncPolicy::Always
+    }
+}
+
+/// Bounds of what of a log may wait in memory, unless it is given.
+const LOG_MEMORY_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 20;
+
 /// Puts a value into the settings.
 pub type Setter = fn(&mut Settings, Text<'_>);
 
@@ -202,6 +257,23 @@ impl Settings {
         } else {
             0
         }
+    }
+
+    /// How the store keeps its log; `None`: there is to be none.
+    pub fn log_options(&self) -> Option<LogOptions> {
+        let log = &self.log;
+        let memory_bytes = match (log.memory_bytes, self.maxmemory_bytes) {
+            (0, 0) => *LOG_MEMORY_BYTES.end(),
+            (0, bound) => (bound / 16).clamp(*LOG_MEMORY_BYTES.start(), *LOG_MEMORY_BYTES.end()),
+            (given, _) => given.max(*LOG_MEMORY_BYTES.start()),
+        };
+        log.is_on.then(|| LogOptions {
+            sync: log.sync,
+            memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX),
+            size_limit_bytes: log.max_bytes,
+            method: log.method,
+            ..LogOptions::default()
+        })
     }
 
     /// How pages are found in memory. If nobody has said: in frames where pages come and go, or have two places each, since to
@@ -316,6 +388,18 @@ impl<'a> Text<'a> {
         [WriteVersion::Redis7_0, WriteVersion::Redis7_4]
             .into_iter()
             .find(|version| self.text == version.number().to_string())
+    }
+
+    pub fn sync_policy(self) -> SyncPolicy {
+        match self.text {
+            "always" => SyncPolicy::Always,
+            "no" => SyncPolicy::Never,
+            _ => SyncPolicy::EverySecond,
+        }
+    }
+
+    pub fn sync_method(self) -> SyncMethod {
+        SyncMethod::by_name(self.text).unwrap_or_default()
     }
 
     pub fn protection(self) -> Protection {

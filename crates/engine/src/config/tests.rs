@@ -86,7 +86,10 @@ fn errors_name_file_line_and_text() {
         "at line 2\n>>> 'shutdown-on-sigint'\nargument(s) must be one of the following: default, save, nosave, now, force"
     ));
     assert!(config(&["--bind"]).settings.bind.is_empty());
-    assert!(error(&["--appendonly", "yes"]).contains("there is no append-only file"));
+    assert!(
+        error(&["--appendfsync", "sometimes"]).contains("must be one of the following: everysec, always, no")
+    );
+    assert!(error(&["--log-replay-limit", "10kb"]).contains("must be between"));
     assert!(error(&["--maxmemory-policy", "allkeys"]).contains("argument(s) must be one of the following: "));
     assert!(error(&["--rename-command", "FLUSHALL", "x"]).ends_with("commands cannot be renamed"));
     let file = temp_file("quotes.conf", "requirepass \"a\n");

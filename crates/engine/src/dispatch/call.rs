@@ -7,6 +7,7 @@ use stillframe_store::{Fault, OpError};
 use crate::command::{flag, CmdError, CmdResult, Touch};
 use crate::dispatch::checked;
 use crate::dispatch::ctx::{Command, Ctx, Found};
+use crate::dispatch::held;
 use crate::dispatch::monitor;
 use crate::dispatch::prepare::{prepare, KeptAway, Needs, TOO_LATE};
 use crate::dispatch::slow;
@@ -32,14 +33,14 @@ const LARGE_BYTES: usize = 16 * 1024;
 const LARGER_THAN_MEMORY: &str =
     "ERR what this command needs at a time is larger than memory: 'maxmemory' does not let so many pages be there together";
 
-/// Calls the command function with keys locked and resolved, measures it and writes its error. `is_outer` is
-/// false for the commands of a transaction: their keys are locked, and `EXEC` is measured as a whole.
-pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) -> Outcome {
-    let command = found.command;
+/// Calls the command function with keys locked and resolved, measures it and writes its error. The keys of a command within another
+/// are locked, and that one is measured as a whole.
+pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, within: Within) -> Outcome {
+    let (command, is_outer) = (found.command, within == Within::Client);
     let is_measured = command.may_be_slow || ctx.local.time_each || !is_outer || is_large(args);
     let start = is_measured.then(Instant::now);
     let mark = ctx.reply.out.mark();
-    ctx.client.within = if is_outer { Within::Client } else { Within::Transaction };
+    ctx.client.within = within;
     if let Some(patience) = ctx.client.patience.as_deref_mut().filter(|_| is_outer) {
         // The choices of its beginning before: what those missed is there.
         ctx.worker.begin_choices(patience.seed());
@@ -48,8 +49,11 @@ pub fn call(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>, is_outer: bool) ->
     if matter.has(Matter::NOTIFYING) {
         ctx.worker.steps().name_call(command.event);
     }
-    let result =
-        if is_outer { call_prepared(ctx, command, args, matter) } else { checked::run(ctx, command, args) };
+    let result = match is_outer {
+        true if matter.has(Matter::HOLDING) => call_holding(ctx, command, args, matter),
+        true => call_prepared(ctx, command, args, matter),
+        false => checked::run(ctx, command, args),
+    };
     let result = match result {
         Err(CmdError::Store(OpError::Fault(fault))) => {
             match if is_outer { wait_for(ctx, fault) } else { Some(fault) } {
@@ -145,12 +149,23 @@ fn note_slow(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>, time: Duration) 
     }
 }
 
+/// The same as [`call_prepared`] while replies are held.
+#[cold]
+fn call_holding(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>, matter: Matter) -> CmdResult {
+    held::begin(ctx, command, matter);
+    let result = call_prepared(ctx, command, args, matter);
+    let is_answered = !matches!(result, Err(CmdError::Store(OpError::Fault(_))));
+    held::end(ctx, command, args, is_answered);
+    result
+}
+
 /// Calls the command function once everything that may have to be waited for is there (C3).
 fn call_prepared(ctx: &mut Ctx<'_>, command: &'static Command, args: &Args<'_>, matter: Matter) -> CmdResult {
     let _in_order = subscribed::see_in_order(ctx);
     let touch = command.touch_of(args);
     let needs_nothing = || ctx.server.worker_count == 1 && !matter.has(Matter::MISSING_PAGES);
-    if (touch.is_of_keys() && needs_nothing()) || matches!(touch, Touch::Nothing | Touch::Queued) {
+    let may_need_nothing = touch.is_of_keys() || matches!(touch, Touch::Script);
+    if (may_need_nothing && needs_nothing()) || matches!(touch, Touch::Nothing | Touch::Queued) {
         return run_as_step(ctx, command, args, &KeptAway::Nothing);
     }
     let may_miss_pages =
@@ -187,6 +202,7 @@ fn run_as_step(ctx: &mut Ctx<'_>, command: &Command, args: &Args<'_>, held: &Kep
     serve_ready(ctx, held);
     if is_step {
         ctx.worker.steps().end();
+        ctx.local.alone = None;
     }
     result
 }

@@ -56,7 +56,7 @@ pub fn carry_out(
                 if may_miss_pages {
                     ctx.worker.begin_choices(step.seed_of(index));
                 }
-                call(ctx, part.found, &part.args, false)
+                call(ctx, part.found, &part.args, step.within)
             }
         };
         let Outcome::Fault(fault) = outcome else { break };
@@ -75,7 +75,7 @@ pub fn carry_out(
 }
 
 /// A command that changes things in several operations has what its keys need before the first of them.
-fn keys_of_steps(ctx: &mut Ctx<'_>, part: &Part<'_>) -> Result<(), Fault> {
+pub fn keys_of_steps(ctx: &mut Ctx<'_>, part: &Part<'_>) -> Result<(), Fault> {
     if !ctx.server.store.may_miss_pages() {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use stillframe_store::{DbId, Key, Worker};
 
 use crate::command::{self, CmdResult, Row, Touch};
 use crate::config::Config;
+use crate::dispatch::talk::Talk;
 use crate::persistence::{SaveWaiter, When};
 use crate::protocol::args::Args;
 use crate::protocol::errors;
@@ -48,6 +49,20 @@ pub struct Ctx<'a> {
     pub registry: &'static Registry,
 }
 
+impl<'a> Ctx<'a> {
+    /// The part of them that concerns the connection alone.
+    pub fn talk(&mut self) -> Talk<'_, 'a> {
+        Talk {
+            client: self.client,
+            reply: &mut self.reply,
+            peer: self.peer,
+            config: self.config,
+            heard: &mut self.local.heard,
+            server: self.server,
+        }
+    }
+}
+
 impl Ctx<'_> {
     /// The same surroundings for a command that runs within this one: in the place of another client, or as another session of this
     /// one. The reply goes to `out`.
@@ -82,7 +97,7 @@ impl Ctx<'_> {
         }
         self.stats.looked_up(found);
         if !found {
-            self.server.notifier.note_miss(self.client.db, key.bytes);
+            self.server.notifier.note_miss(self.worker.steps().worker(), self.client.db, key.bytes);
         }
     }
 

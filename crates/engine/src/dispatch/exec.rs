@@ -7,12 +7,15 @@ use stillframe_store::{DbId, OpError, Reach};
 use crate::command::{flag, key_flag, CmdError, CmdResult};
 use crate::dispatch::carry::carry_out;
 use crate::dispatch::ctx::{Command, Ctx, Found};
+use crate::dispatch::held;
 use crate::dispatch::prepare::{prepare_step, KeptAway, Needs};
 use crate::dispatch::step::{Part, Step};
+use crate::dispatch::talk::Talk;
 use crate::dispatch::waiting::serve_ready;
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::errors;
-use crate::state::session::{Queued, Transaction, Watched};
+use crate::state::exceptions::Matter;
+use crate::state::session::{Queued, Transaction, Watched, Within};
 use crate::text::number::parse_i64;
 
 /// Commands that are executed at once inside of a transaction.
@@ -25,7 +28,7 @@ pub fn is_exec(command: &Command) -> bool {
 }
 
 /// Keeps a command for `EXEC`.
-pub fn queue(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
+pub fn queue(ctx: &mut Talk<'_, '_>, found: Found, args: &Args<'_>) {
     let Some(transaction) = &mut ctx.client.transaction else { return };
     // What cannot be executed any more is not kept.
     if !transaction.is_broken {
@@ -42,15 +45,9 @@ pub fn queue(ctx: &mut Ctx<'_>, found: Found, args: &Args<'_>) {
     ctx.reply.simple("QUEUED");
 }
 
-/// Leaves the transaction and forgets the watches.
-pub fn end(ctx: &mut Ctx<'_>) {
-    ctx.client.transaction = None;
-    ctx.server.watches.unwatch_all(ctx.client);
-}
-
 /// Answers an `EXEC` that was refused with `text`; the general code is left out.
-pub fn abort(ctx: &mut Ctx<'_>, text: &[u8]) {
-    end(ctx);
+pub fn abort(ctx: &mut Talk<'_, '_>, text: &[u8]) {
+    ctx.end_transaction();
     let full = errors::discarded(text);
     ctx.server.count_error(&full);
     ctx.reply.error(&full);
@@ -63,13 +60,17 @@ pub fn abort(ctx: &mut Ctx<'_>, text: &[u8]) {
 pub fn run(ctx: &mut Ctx<'_>) -> CmdResult {
     let Some(transaction) = &ctx.client.transaction else { return Err("ERR EXEC without MULTI".into()) };
     if transaction.is_broken {
-        end(ctx);
+        ctx.talk().end_transaction();
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     let Some(mut transaction) = ctx.client.transaction.take() else { return Ok(()) };
+    let selected = ctx.db();
     let result = run_all(ctx, &mut transaction);
     // The replies are written: what cannot be removed now is left to the active expiry.
     let _ = ctx.worker.upkeep().remove_left_expired();
+    if ctx.server.exceptions.now().has(Matter::HOLDING) {
+        see_all(ctx, &transaction, selected);
+    }
     match result {
         // To be run again as it was.
         Err(CmdError::Store(OpError::Fault(_))) => ctx.client.transaction = Some(transaction),
@@ -118,6 +119,25 @@ fn run_all(ctx: &mut Ctx<'_>, transaction: &mut Transaction) -> CmdResult {
     serve_ready(ctx, &held);
     ctx.worker.steps().end();
     Ok(())
+}
+
+/// Lets the reply wait for what it shows of the keys of a transaction that began in this database. What has a unit waits for that
+/// alone: all keys were locked until it had been appended.
+#[cold]
+fn see_all(ctx: &mut Ctx<'_>, transaction: &Transaction, selected: DbId) {
+    if ctx.server.reply_gate.own_end_offset(ctx.worker.steps().worker()) > 0 {
+        return;
+    }
+    let watched = std::mem::take(&mut ctx.client.watched);
+    for key in &watched {
+        let end_offset = ctx.server.reply_gate.seen_end_offset(ctx.worker, key.db, &ctx.worker.key(&key.key));
+        ctx.client.need.raise(end_offset);
+    }
+    let db_after = std::mem::replace(&mut ctx.client.db, selected);
+    let mut all = Vec::with_capacity(transaction.queued.len());
+    for_each_queued(ctx, transaction, |_, db, command, args| all.push((db, command, *args)));
+    (ctx.client.watched, ctx.client.db) = (watched, db_after);
+    all.iter().for_each(|(db, command, args)| held::see(ctx, *db, command, args));
 }
 
 /// Lets the commands make, part by part, what they make of large values before they run. Others are served meanwhile.
@@ -215,7 +235,7 @@ fn step_of<'k>(ctx: &Ctx<'_>, transaction: &'k Transaction, seed: u64) -> Step<'
         let (found, is_made) = (ctx.registry.found(queued.id), queued.ahead.is_some());
         parts.push(Part { found, args: *args, db, is_made });
     });
-    Step { parts, seed }
+    Step { parts, seed, within: Within::Transaction }
 }
 
 /// What the commands need, following their `SELECT`s; watched keys are locked with theirs.

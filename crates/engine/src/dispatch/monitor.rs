@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stillframe_units::quote;
+
 use crate::command::flag;
 use crate::dispatch::ctx::Command;
 use crate::dispatch::ctx::Ctx;
@@ -11,15 +13,20 @@ use crate::protocol::args::Args;
 use crate::state::door::DoorKind;
 use crate::state::exceptions::Matter;
 use crate::state::listener::Heard;
-use crate::text::words::quote;
+use crate::state::session::Within;
 
 /// Sends a command to all monitors. Administrative commands are not shown.
 pub fn feed(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>) {
-    if command.is(flag::SKIP_MONITOR | flag::ADMIN) {
-        return;
+    if !command.is(flag::SKIP_MONITOR | flag::ADMIN) {
+        show(ctx, command, args);
     }
+}
+
+/// The same whatever its row says: a script is shown before its commands.
+pub fn show(ctx: &Ctx<'_>, command: &Command, args: &Args<'_>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let addr = match ctx.peer.door {
+        _ if ctx.client.within == Within::Script => "lua".to_owned(),
         DoorKind::Unix => format!("unix:{}", ctx.peer.laddr.trim_end_matches(":0")),
         DoorKind::Tcp | DoorKind::Program => ctx.peer.addr.clone(),
     };
@@ -44,14 +51,5 @@ pub fn start(ctx: &mut Ctx<'_>) {
         let mut monitors = ctx.server.monitors.lock();
         monitors.push(ctx.client.listen(ctx.peer));
         ctx.server.exceptions.set(Matter::MONITORED, true);
-    }
-}
-
-/// The client is a monitor no more (`RESET`, closed).
-pub fn stop(server: &crate::server::Server, client: &mut crate::state::session::Session) {
-    if std::mem::take(&mut client.is_monitor) {
-        let mut monitors = server.monitors.lock();
-        monitors.retain(|m| m.client.id != client.id);
-        server.exceptions.set(Matter::MONITORED, !monitors.is_empty());
     }
 }

@@ -13,7 +13,7 @@
 //! What is missing is what the keys tell of, and, of the commands of a transaction, what a look at them finds (`step.rs`).
 
 use smallvec::SmallVec;
-use stillframe_store::{Alone, DbId, Fault, Faults, Key, Locks, OpError, Reach, SlabNeeds};
+use stillframe_store::{Alone, DbId, Fault, Faults, Key, Locks, OpError, Patient, Reach, SlabNeeds};
 
 use crate::command::{flag, key_flag, CmdError, Group, Touch};
 use crate::dispatch::ctx::{Command, Ctx};
@@ -49,6 +49,8 @@ pub struct Needs<'k> {
     /// Something is locked for longer than an operation of the store.
     locks: bool,
     stops_others: bool,
+    /// It may take any time.
+    runs_script: bool,
     needs_all_data: bool,
     /// Databases are exchanged in between: a key may be looked for in any.
     swaps: bool,
@@ -86,6 +88,7 @@ impl<'k> Needs<'k> {
     /// Needs of one call outside of a transaction.
     pub fn of_call(ctx: &Ctx<'_>, command: &Command, args: &Args<'k>) -> Needs<'k> {
         let touch = command.touch_of(args);
+        let is_script = matches!(touch, Touch::Script);
         let mut needs = Needs::default();
         needs.add(ctx, ctx.db(), command, touch, args);
         if let Touch::Parts = touch {
@@ -101,7 +104,7 @@ impl<'k> Needs<'k> {
             needs.add_stored(command, args);
         }
         // A command that only looks once at one key is one operation of the store, which locks for itself.
-        needs.locks = needs.writes || touch.reads_in_steps(key_count);
+        needs.locks = needs.writes || is_script || touch.reads_in_steps(key_count);
         needs.needs_all_data = matches!(touch, Touch::Alone);
         needs
     }
@@ -122,12 +125,16 @@ impl<'k> Needs<'k> {
     pub fn add_queued(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, args: &Args<'k>, is_made: bool) {
         let (touch, first) = (command.touch_of(args), self.reaches.len());
         self.add(ctx, db, command, touch, args);
-        self.add_stored(command, args);
+        if !matches!(touch, Touch::Script) {
+            self.add_stored(command, args);
+        }
         if is_made || matches!(touch, Touch::Parts) {
             self.spare_large(first);
         }
         self.changes_in_steps = self.writes;
         self.locks = true;
+        // A script may empty a database after the transaction's first change, when it is too late to stop the others.
+        self.stops_others |= matches!(touch, Touch::Script) && command.is(flag::CHANGES);
         self.swaps |= matches!(touch, Touch::Swap);
         self.needs_all_data |= matches!(touch, Touch::Walk | Touch::Swap | Touch::Alone);
     }
@@ -135,13 +142,15 @@ impl<'k> Needs<'k> {
     fn add(&mut self, ctx: &Ctx<'_>, db: DbId, command: &Command, touch: Touch, args: &Args<'k>) {
         self.add_watched(ctx, touch);
         self.writes |= command.is(flag::CHANGES);
+        self.runs_script |= matches!(touch, Touch::Script);
         self.stores |= command.is(flag::DENYOOM);
-        self.word_count += args.len();
+        // What a script stores its commands say.
+        self.word_count += if matches!(touch, Touch::Script) { 0 } else { args.len() };
         self.stops_others |= match touch {
             Touch::Nothing | Touch::Queued | Touch::Of(_) => false,
             Touch::OneOperation | Touch::EachKey | Touch::Steps | Touch::Parts => false,
             // With one worker nobody changes anything meanwhile.
-            Touch::Counters | Touch::Walk => ctx.server.worker_count > 1,
+            Touch::Counters | Touch::Walk | Touch::Script => ctx.server.worker_count > 1,
             Touch::Flush | Touch::Swap | Touch::Alone => true,
         };
         command.for_each_key(args, &mut |index, _| {
@@ -291,7 +300,13 @@ pub fn prepare_step(
     look(ctx, needs, step)?;
     let stamp = step.map(|_| ctx.server.store.residence_stamp());
     if needs.stops_others || (may_miss_pages && needs.changes_in_steps) {
-        let alone = ctx.worker.stop_others()?;
+        let Ctx { worker, local, server, .. } = ctx;
+        let meanwhile = &mut || local.stand_aside(&server.busy);
+        let patient = Patient { worker, meanwhile };
+        let alone = match needs.runs_script {
+            true => patient.stop_others_for_long()?,
+            false => patient.stop_others()?,
+        };
         look_again(ctx, needs, step, stamp)?;
         return Ok(KeptAway::Alone { _alone: alone });
     }

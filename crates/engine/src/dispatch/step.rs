@@ -36,6 +36,8 @@ pub struct Step<'a> {
     pub parts: Vec<Part<'a>>,
     /// What its random choices begin with: they are drawn when it is looked at, and drawn the same when it is carried out.
     pub seed: u64,
+    /// Of what: a transaction, or a script.
+    pub within: Within,
 }
 
 impl Step<'_> {

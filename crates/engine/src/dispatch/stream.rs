@@ -28,7 +28,8 @@ use crate::dispatch::ctx::Ctx;
 use crate::log;
 use crate::persistence::collections::{held, CollectionError, PayloadForm};
 use crate::protocol::errors;
-use crate::protocol::reply::{Reply, ReplyBuf};
+use crate::protocol::need::Need;
+use crate::protocol::reply::{Replies, Reply, ReplyBuf};
 use crate::server::Server;
 use crate::state::clients::ClientInfo;
 use crate::state::mailbox::{Message, Part};
@@ -153,6 +154,9 @@ struct Stream {
     shape: Shape,
     now: UnixMillis,
     part: ReplyBuf,
+    hash: u64,
+    /// Of the picture.
+    need: Need,
 }
 
 /// Whether two indices, which count from the end if they are below 0, enclose few elements whatever their collection has.
@@ -199,6 +203,8 @@ pub fn begin_any(ctx: &mut Ctx<'_>, key: &[u8], shape: Shape) -> bool {
         shape,
         now: ctx.worker.now(),
         part: ReplyBuf::default(),
+        hash: ctx.worker.key(key).hash,
+        need: Need::default(),
     };
     let thread = std::thread::Builder::new().name("stream".into()).stack_size(STACK_BYTES);
     let started = thread.spawn(move || stream.run());
@@ -232,13 +238,15 @@ impl Stream {
         server.turns.take();
         self.part.reserve(PART_CAPACITY_BYTES);
         let view = server.store.view();
+        // No step was under way at the cut: all that the picture shows has been noted.
+        self.need.raise(server.reply_gate.end_offset_of(self.db, self.hash));
         let written =
             view.and_then(|view| server.store.with_viewed(&view, self.db, &key, |entry| self.write(entry)));
         server.turns.give_back();
         match written.map_err(Broken::from).and_then(|written| written) {
             Ok(()) => {
-                let rest = self.part.take();
-                self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest.into()));
+                let rest = Replies::from(self.part.take()).with_need(self.need);
+                self.server.send(&self.client, |token| Message::Reply(token, self.reply, rest));
             }
             Err(Broken::Gone) => self.server.send(&self.client, Message::Kill),
             // If the connection is there it has further commands to execute.
@@ -362,7 +370,8 @@ impl Stream {
 
     fn hand_over_some(&self, bytes: Vec<u8>) -> ControlFlow<Broken> {
         let (written, is_written) = mpsc::channel();
-        self.server.send(&self.client, |token| Message::Part(token, Part { bytes, written }));
+        let need = self.need.clone();
+        self.server.send(&self.client, |token| Message::Part(token, Part { bytes, need, written }));
         self.server.turns.give_back();
         let taken = is_written.recv_timeout(PATIENCE);
         self.server.turns.take();

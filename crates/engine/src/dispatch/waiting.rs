@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stillframe_store::{Fault, OpError, ValueType, Worker};
+use stillframe_store::{Fault, OpError, Patient, ValueType, Worker};
 
 use crate::command::{CmdError, CmdResult};
 use crate::config::Config;
@@ -24,7 +24,7 @@ use crate::state::waiting::{ReadyKey, Wait, Waiter};
 
 /// What is said to a client whose time is over.
 const TIME_IS_OVER: fn(&mut Reply<'_>) = |reply| reply.null_array();
-const UNBLOCKED: &[u8] = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
+pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// How a command waits.
 pub struct Blocking {
@@ -109,8 +109,8 @@ pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, is_error: bool) {
     ctx.stats.command(waiter.command).failed.add(1);
     ctx.local.served.push((waiter.clone(), Duration::ZERO));
     let bytes = if is_error {
-        ctx.server.count_error(UNBLOCKED);
-        [b"-", UNBLOCKED, b"\r\n"].concat()
+        ctx.server.count_error(UNBLOCKED.as_bytes());
+        format!("-{UNBLOCKED}\r\n").into_bytes()
     } else {
         time_is_over(waiter)
     };
@@ -190,7 +190,9 @@ fn serve(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
     });
     if is_served {
         ctx.local.served.push((waiter.clone(), start.elapsed()));
-        deliver(ctx, waiter, out.split_off_all(0));
+        // What it gets is there once the step that has served it is.
+        let need = ctx.server.reply_gate.running(ctx.worker.steps().worker());
+        deliver(ctx, waiter, out.split_off_all(0).with_need(need));
     }
     outcome
 }
@@ -253,7 +255,9 @@ pub fn serve_ready_key(
     key: ReadyKey,
 ) {
     let Some(waiter) = server.waiters.next(&key, 0) else { return };
-    worker.quiesce();
+    if !Patient::is_not_needed_by(worker) {
+        Patient { worker, meanwhile: &mut || local.stand_aside(&server.busy) }.quiesce();
+    }
     let (stats, mut out) = (local.stats.clone(), ReplyBuf::default());
     let mut ctx = Ctx {
         worker,

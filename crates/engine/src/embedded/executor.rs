@@ -1,6 +1,6 @@
 //! The loop of a worker's thread, for clients of the program's own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::embedded::desk::{Desk, Request};
 use crate::embedded::guest::{Guest, Hold};
 use crate::log;
 use crate::protocol::args::{ArgRange, Args};
+use crate::protocol::need::Need;
 use crate::protocol::reply::{Replies, Reply};
 use crate::protocol::request::Limits;
 use crate::server::Server;
@@ -39,6 +40,10 @@ pub struct Executor {
     guests: HashMap<Token, Guest>,
     /// Clients with requests that are to be executed.
     ready: Vec<Token>,
+    /// Clients whose output is held until what it tells of is durable.
+    held: HashSet<Token>,
+    /// The gate has been asked for them.
+    has_asked: bool,
     messages: Vec<Message>,
     ranges: Vec<ArgRange>,
     is_stopping: bool,
@@ -65,6 +70,8 @@ impl Executor {
             chores: Chores::new(index),
             guests: HashMap::new(),
             ready: Vec::new(),
+            held: HashSet::new(),
+            has_asked: false,
             messages: Vec::new(),
             ranges: Vec::new(),
             is_stopping: false,
@@ -77,6 +84,7 @@ impl Executor {
     /// Serves until it is told to stop.
     pub fn run(mut self) {
         while !self.is_stopping {
+            self.release_held();
             self.wait();
             self.worker.set_now(unix_ms());
             self.refresh_config();
@@ -141,6 +149,8 @@ impl Executor {
             Message::Heard(tokens) => tokens.into_iter().for_each(|token| self.settle(token)),
             Message::Kill(token) => self.close(token),
             Message::PauseChanged => self.release_all(Hold::Paused),
+            // What it lets go is given before the next wait.
+            Message::Durable => {}
             Message::Stop => self.is_stopping = true,
             // A request is here as a whole.
             Message::InputLoaded(_) => {}
@@ -229,7 +239,11 @@ impl Executor {
         while !drawing.is_done() {
             let before = reply.out.len();
             match drawing.write_part(worker, &mut reply) {
-                Ok(()) if reply.out.len() > before => {}
+                Ok(()) if reply.out.len() > before => {
+                    let (db, key) = drawing.key();
+                    let end_offset = server.reply_gate.seen_end_offset(worker, db, &worker.key(key));
+                    guest.session.need.raise(end_offset);
+                }
                 Err(OpError::Fault(fault)) => {
                     guest.session.drawing = Some(drawing);
                     return server.load(*index, fault, Message::ValueLoaded(token));
@@ -284,6 +298,7 @@ impl Executor {
         let Some(guest) = self.guests.get_mut(&token) else { return };
         guest.hear(&mut self.local.heard);
         let Some(replies) = guest.session.late.take(which, replies) else { return };
+        guest.session.need.join(replies.need());
         guest.out.append(replies);
         waiting::forget(&self.server, &mut self.local, guest.info.id);
         self.release(token, Hold::Blocked);
@@ -293,6 +308,7 @@ impl Executor {
     fn append_part(&mut self, token: Token, part: Part) {
         let Some(guest) = self.guests.get_mut(&token) else { return };
         guest.hear(&mut self.local.heard);
+        guest.session.need.join(&part.need);
         guest.out.extend(&part.bytes);
         guest.session.late.begin();
         // The thread that writes the reply gives up by itself if nobody wants the rest.
@@ -305,6 +321,10 @@ impl Executor {
         guest.hear(&mut self.local.heard);
         publish_session(&guest.session, &guest.info);
         let ending = guest.session.ending;
+        if ending != Ending::AtOnce && !self.may_leave(token) {
+            return;
+        }
+        let Some(guest) = self.guests.get_mut(&token) else { return };
         let is_served = guest.hold == Hold::Free && !self.ready.contains(&token);
         let is_all =
             is_served || ending != Ending::Open || self.server.waiters.of_client(guest.info.id).is_some();
@@ -315,11 +335,52 @@ impl Executor {
         }
     }
 
+    /// Whether all that the client's output tells of is durable. If not it is held; if it never will be, the client is closed.
+    fn may_leave(&mut self, token: Token) -> bool {
+        let (gate, Some(guest)) = (&self.server.reply_gate, self.guests.get_mut(&token)) else {
+            return false;
+        };
+        let need = &mut guest.session.need;
+        let limit_offset = gate.limit_offset();
+        let is_durable = need.settled_offset().is_some_and(|need_offset| need_offset <= limit_offset);
+        if is_durable || limit_offset == u64::MAX {
+            *need = Need::default();
+            self.held.remove(&token);
+            return true;
+        }
+        if gate.has_failed() {
+            self.close(token);
+        } else {
+            self.held.insert(token);
+        }
+        false
+    }
+
+    /// Gives what has become durable, and asks to be woken for the rest.
+    fn release_held(&mut self) {
+        while !self.held.is_empty() || self.has_asked {
+            let need_of = |token| self.guests.get_mut(token)?.session.need.settled_offset();
+            let lowest_offset =
+                self.held.iter().map(need_of).map(|need_offset| need_offset.unwrap_or(0)).min();
+            self.has_asked = lowest_offset.is_some();
+            self.server.reply_gate.ask(self.index, lowest_offset);
+            // Looked at once more: it may have become durable before the gate was asked.
+            let tokens: Vec<Token> = self.held.iter().copied().collect();
+            let held_count = tokens.len();
+            tokens.into_iter().for_each(|token| self.settle(token));
+            if self.held.len() == held_count {
+                return;
+            }
+        }
+    }
+
     fn close(&mut self, token: Token) {
+        self.held.remove(&token);
         let Some(mut guest) = self.guests.remove(&token) else { return };
         self.server.clients.remove(guest.info.id);
         if guest.session.late.is_awaited() {
             waiting::forget(&self.server, &mut self.local, guest.info.id);
+            self.server.data_log.take_of_client(guest.info.id);
         }
         self.server.watches.unwatch_all(&mut guest.session);
         subscribed::stop(&self.server, &mut guest.session);

@@ -7,6 +7,7 @@ use stillframe_store::OpError;
 
 use crate::embedded::desk::Given;
 use crate::protocol::args::ArgRange;
+use crate::protocol::need::Need;
 use crate::protocol::reply::{Reply, ReplyBuf};
 use crate::protocol::request::{Limits, Parsed, Parser};
 use crate::state::clients::ClientInfo;
@@ -110,10 +111,15 @@ impl Guest {
             return;
         }
         let Some(listener) = &self.session.listener else { return };
-        let (out, resp3) = (&mut self.out, self.session.resp3);
-        if listener.take(spare, |heard| out.extend(heard.bytes(resp3))) == Taken::Over {
+        let (out, resp3, mut need) = (&mut self.out, self.session.resp3, Need::default());
+        let write = |heard: &Heard| {
+            out.extend(heard.bytes(resp3));
+            heard.add_need(&mut need);
+        };
+        if listener.take(spare, write) == Taken::Over {
             self.session.ending = Ending::AtOnce;
         }
+        self.session.need.join(&need);
         self.session.drop_silent_listener();
     }
 

@@ -79,7 +79,7 @@ impl<'s> StoreDump<'s> {
         Ok(StoreDump { store, view, header, stats, settings, progress, losses: Losses::default() })
     }
 
-    /// Writes all databases to `out`, from the first byte of the dump to the last; the log calls it `name`. May be called again,
+    /// Writes all databases and function libraries to `out`, from the first byte of the dump to the last; the log calls it `name`. May be called again,
     /// for an output that begins anew. Returns `out` and how many keys are in it.
     ///
     /// # Errors
@@ -96,6 +96,7 @@ impl<'s> StoreDump<'s> {
         let access = |db, key: &[u8]| tracking.and_then(|_| promptly(|| store.accesses().of(db, key, now)));
         let mut dump = DumpWriter::new(out, version, *header, settings, stats, &access, progress)?;
         if !settings.skips_damage {
+            idly(|| view.for_each_library(|_, source| dump.library(source)))?;
             idly(|| view.for_each(|entry| dump.entry(&entry)))?;
             return dump.finish();
         }
@@ -104,6 +105,7 @@ impl<'s> StoreDump<'s> {
                 promptly(|| log::warning(format!("Left out of {name}: {lost}")));
             }
         });
+        idly(|| view.for_each_readable_library(|_, source| dump.library(source), &mut told))?;
         idly(|| view.for_each_readable(|entry| dump.entry(&entry), &mut told))?;
         dump.finish()
     }
@@ -131,7 +133,10 @@ pub fn write_readable<W: Write>(
     let stats: Vec<_> = (0..offline.database_count()).map(|db| offline.db_stats(DbId(db))).collect();
     let progress = DumpProgress::default();
     let mut dump = DumpWriter::new(out, version, header, settings, &stats, &|_, _| None, &progress)?;
-    offline.for_each(|entry| dump.entry(&entry), &mut losses.again(|_, loss| lost(loss)))?;
+    let mut told = losses.again(|_, loss| lost(loss));
+    offline.for_each_library(|_, source| dump.library(source), &mut told)?;
+    offline.for_each(|entry| dump.entry(&entry), &mut told)?;
+    drop(told);
     dump.finish()
 }
 
@@ -200,6 +205,10 @@ impl<'p, W: Write> DumpWriter<'p, W> {
             progress,
             key_delay_us: settings.rdb_key_save_delay_us,
         })
+    }
+
+    fn library(&mut self, source: &[u8]) -> Result<(), DumpError> {
+        Ok(self.writer.library(source)?)
     }
 
     fn entry(&mut self, entry: &ViewEntry<'_>) -> Result<(), DumpError> {

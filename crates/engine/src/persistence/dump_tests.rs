@@ -11,7 +11,7 @@ use stillframe_testkit::TempDir;
 use crate::harness::Harness;
 use crate::persistence::dump::{DumpError, StoreDump};
 use crate::persistence::dump_file::write_dump;
-use crate::persistence::load::{load_from, Load, Loaded, Twins};
+use crate::persistence::load::{load_from, Load, LoadError, Loaded, Twins};
 use crate::persistence::progress::DumpProgress;
 
 /// Takes so many bytes, a few at a time, and then fails.
@@ -103,6 +103,7 @@ fn what_is_written_to_memory_can_be_loaded_from_there() {
         eviction: &server.eviction,
         is_stopping: &AtomicBool::new(false),
         twins: Twins::Refused,
+        cause: stillframe_store::Cause::Load,
         key_delay_us: &|| 0,
     };
     let outcome = load_from(&mut loaded.worker, &dump[..], Path::new("memory"), &load);
@@ -155,4 +156,70 @@ fn an_output_may_fail_in_the_midst_of_large_values() {
     check_failures(&mut harness, |length_bytes| {
         (0..20).map(|part| length_bytes * part / 20 + part).collect()
     });
+}
+
+fn library(name: &str, len_bytes: usize) -> Vec<u8> {
+    let head = format!("#!lua name={name}\nredis.register_function('f_{name}', function() end)\n--");
+    [head.as_bytes(), &vec![b'x'; len_bytes]].concat()
+}
+
+fn set_library(harness: &mut Harness, name: &str, len_bytes: usize) {
+    harness.worker.libraries().set(name, &library(name, len_bytes)).unwrap();
+}
+
+fn libraries(harness: &mut Harness) -> Vec<(String, Vec<u8>)> {
+    harness.worker.libraries().list().unwrap()
+}
+
+fn load_with(harness: &mut Harness, dump: &[u8], twins: Twins) -> Result<Loaded, LoadError> {
+    let (server, config) = (harness.server.clone(), harness.server.config());
+    let load = Load {
+        settings: &config.settings,
+        progress: &server.loading,
+        eviction: &server.eviction,
+        is_stopping: &AtomicBool::new(false),
+        twins,
+        cause: stillframe_store::Cause::Load,
+        key_delay_us: &|| 0,
+    };
+    load_from(&mut harness.worker, dump, Path::new("memory"), &load)
+}
+
+#[test]
+fn function_libraries_go_with_the_keys() {
+    let (from, to) = (TempDir::new("libraries-dumped"), TempDir::new("libraries-loaded"));
+    let mut harness = Harness::new(from.path()).unwrap();
+    store_small(&mut harness);
+    set_library(&mut harness, "a", 10);
+    set_library(&mut harness, "b", 900_000);
+    let expected = libraries(&mut harness);
+    let (dump, _) =
+        with_dump(&mut harness, |dump| dump.write(Vec::new(), WriteVersion::Redis7_4, "a dump").unwrap());
+    let mut loaded = Harness::new(to.path()).unwrap();
+    assert_eq!(load_with(&mut loaded, &dump, Twins::Refused).unwrap(), Loaded::Whole);
+    assert_eq!((digest(&mut loaded), libraries(&mut loaded)), (digest(&mut harness), expected.clone()));
+    let error = load_with(&mut loaded, &dump, Twins::Refused).unwrap_err();
+    assert!(matches!(&error, LoadError::LibraryTwin { name, .. } if name == "a"), "{error}");
+    set_library(&mut loaded, "b", 3);
+    assert_eq!(load_with(&mut loaded, &dump, Twins::Replace).unwrap(), Loaded::Whole);
+    assert_eq!(libraries(&mut loaded), expected);
+    run(&mut loaded, &[b"FLUSHALL"]);
+    assert_eq!(libraries(&mut loaded), expected, "they are no keys");
+}
+
+#[test]
+fn a_reload_has_the_libraries_of_the_dump_alone() {
+    let dir = TempDir::new("libraries-reload");
+    let mut harness = Harness::new(dir.path()).unwrap();
+    set_library(&mut harness, "a", 10);
+    run(&mut harness, &[b"DEBUG", b"RELOAD"]);
+    let expected = libraries(&mut harness);
+    assert_eq!(expected.len(), 1);
+    set_library(&mut harness, "a", 99);
+    set_library(&mut harness, "b", 0);
+    run(&mut harness, &[b"DEBUG", b"RELOAD", b"NOSAVE"]);
+    assert_eq!(libraries(&mut harness), expected);
+    set_library(&mut harness, "b", 0);
+    run(&mut harness, &[b"DEBUG", b"RELOAD", b"NOSAVE", b"NOFLUSH", b"MERGE"]);
+    assert_eq!(libraries(&mut harness).len(), 2);
 }

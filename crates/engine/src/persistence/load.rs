@@ -10,7 +10,9 @@ use stillframe_store::rdb::{
     CollectionKind, Cut, Entry, KeyMeta, Next, OnUnsupported, RdbString, RdbValue, ReadError, Reader,
     ReaderOptions,
 };
-use stillframe_store::{Access, Cause, DbId, Deadline, Fault, Incoming, NewValue, OpError, Worker};
+use stillframe_store::{
+    library_name, Access, Cause, DbId, Deadline, Fault, Incoming, NewValue, OpError, Worker,
+};
 
 use crate::clock::unix_ms;
 use crate::config::Settings;
@@ -47,6 +49,10 @@ pub enum LoadError {
     Twin { path: PathBuf, db: u32, key: String },
     #[error("{path}: storing key {key:?} of database {db}: {source}")]
     Store { path: PathBuf, db: u32, key: String, source: OpError },
+    #[error("{path}: Library '{name}' already exists: the dump has two function libraries of this name")]
+    LibraryTwin { path: PathBuf, name: String },
+    #[error("{path}: storing a function library: {source}")]
+    Library { path: PathBuf, source: OpError },
 }
 
 /// Progress of a load is logged so often.
@@ -81,12 +87,14 @@ pub struct Load<'a> {
     pub eviction: &'a Eviction,
     pub is_stopping: &'a AtomicBool,
     pub twins: Twins,
+    /// [`Cause::Load`] unless what is loaded changes data that the log of changes has.
+    pub cause: Cause,
     /// How many microseconds it rests after a key, as of now; below zero, one once in so many keys.
     pub key_delay_us: &'a dyn Fn() -> i32,
 }
 
 /// Loads a dump into a store, if the file exists, as long as nobody wants to stop. Keys that have expired are left out, and so
-/// are fields of hashes.
+/// are fields of hashes. Function libraries come in with the keys.
 ///
 /// # Errors
 /// The first thing that cannot be read or stored, with its place.
@@ -111,7 +119,7 @@ pub(super) fn load_from(
     path: &Path,
     load: &Load<'_>,
 ) -> Result<Loaded, LoadError> {
-    let cause = worker.steps().set_cause(Cause::Load);
+    let cause = worker.steps().set_cause(load.cause);
     let loaded = load_keys(worker, dump, path, load);
     worker.steps().set_cause(cause);
     loaded
@@ -133,7 +141,13 @@ fn load_keys(
         if is_stopping.load(Ordering::Acquire) {
             return Ok(Loaded::Stopped);
         }
-        let (db, key, meta, content) = parts_of(next);
+        let (db, key, meta, content) = match parts_of(next) {
+            Part::Key(parts) => parts,
+            Part::Library(source) => {
+                store_library(worker, &source, path, load.twins)?;
+                continue;
+            }
+        };
         let deadline = meta.expire_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         if deadline.is_some_and(|d| d <= worker.now()) {
             expired_count += 1;
@@ -173,14 +187,18 @@ fn load_keys(
         worker.idle_for_turns(|| {
             delay::rest((load.key_delay_us)(), || is_stopping.load(Ordering::Acquire));
         });
-        if logged_at.elapsed() > PROGRESS_INTERVAL {
-            logged_at = Instant::now();
-            let percent = progress.status().percent();
-            log::notice(format!("Loading {}: {key_count} keys, {percent:.0} %", path.display()));
-        }
+        log_progress(&mut logged_at, path, progress, key_count);
     }
     log_end(&reader, path, (key_count, expired_count), start);
     Ok(Loaded::Whole)
+}
+
+fn log_progress(logged_at: &mut Instant, path: &Path, progress: &Loading, key_count: u64) {
+    if logged_at.elapsed() > PROGRESS_INTERVAL {
+        *logged_at = Instant::now();
+        let percent = progress.status().percent();
+        log::notice(format!("Loading {}: {key_count} keys, {percent:.0} %", path.display()));
+    }
 }
 
 /// Whether the next key of the dump may be stored: it is not there, or goes.
@@ -268,12 +286,30 @@ enum Content {
     Elements(CollectionKind),
 }
 
-fn parts_of(next: Next) -> (u32, Vec<u8>, KeyMeta, Content) {
-    match next {
+enum Part {
+    Key((u32, Vec<u8>, KeyMeta, Content)),
+    /// The source of a function library.
+    Library(Vec<u8>),
+}
+
+fn parts_of(next: Next) -> Part {
+    Part::Key(match next {
         Next::Entry(Entry { db, key, meta, value }) => (db, key, meta, Content::Held(value)),
         Next::Long { db, key, meta, length_bytes } => (db, key, meta, Content::Long { length_bytes }),
         Next::Collection { db, key, meta, kind, .. } => (db, key, meta, Content::Elements(kind)),
+        Next::Library { source } => return Part::Library(source),
+    })
+}
+
+/// Keeps a function library, which need not compile: that it does not is said when its functions are called.
+fn store_library(worker: &mut Worker, source: &[u8], path: &Path, twins: Twins) -> Result<(), LoadError> {
+    let failed = |source| LoadError::Library { path: path.into(), source };
+    let name = library_name(source).map_err(|error| failed(error.into()))?;
+    let is_there = when_there(worker, |worker| Ok(worker.libraries().names()?.contains(&name)));
+    if is_there.map_err(failed)? && twins == Twins::Refused {
+        return Err(LoadError::LibraryTwin { path: path.into(), name });
     }
+    when_room(worker, |worker| worker.libraries().set(&name, source).map(drop)).map_err(failed)
 }
 
 /// What has become of an entry of a dump.
@@ -425,14 +461,24 @@ fn store_when_there(
     value: NewValue<'_>,
     deadline: Option<i64>,
 ) -> Result<(), OpError> {
-    let mut looks_for_room = true;
     let deadline = deadline.map_or(Deadline::Clear, Deadline::At);
+    when_room(worker, |worker| {
+        let key = worker.key(key);
+        worker.set(db, &key, value, deadline).map(drop)
+    })
+}
+
+/// Does a step that stores something, once there is room for it.
+fn when_room<R>(
+    worker: &mut Worker,
+    mut step: impl FnMut(&mut Worker) -> Result<R, OpError>,
+) -> Result<R, OpError> {
+    let mut looks_for_room = true;
     when_there(worker, |worker| {
         let store = worker.store();
         if std::mem::take(&mut looks_for_room) && store.is_full() && !store.is_stuck() {
             return Err(Fault::room().into());
         }
-        let key = worker.key(key);
-        worker.set(db, &key, value, deadline).map(drop)
+        step(worker)
     })
 }

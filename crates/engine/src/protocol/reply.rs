@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use stillframe_store::rdb::LongPayload;
 use stillframe_store::{Given, OpError, Sending, StrRef};
 
+use crate::protocol::need::Need;
 use crate::text::double;
 
 /// A large value that is sent from where it lies.
@@ -239,7 +240,7 @@ impl ReplyBuf {
         let at = at.min(self.bytes.len());
         let first = self.values.partition_point(|(place, _)| *place < at);
         let values = self.values.split_off(first).into_iter().map(|(place, sent)| (place - at, sent));
-        Replies { values: values.collect(), bytes: self.bytes.split_off(at) }
+        Replies { values: values.collect(), bytes: self.bytes.split_off(at), need: Need::default() }
     }
 
     /// Appends replies that were written elsewhere, all of them or none.
@@ -279,9 +280,20 @@ impl ReplyBuf {
 pub struct Replies {
     bytes: Vec<u8>,
     values: Vec<(usize, Sent)>,
+    need: Need,
 }
 
 impl Replies {
+    /// The same with what has to be durable before they leave.
+    pub fn with_need(mut self, need: Need) -> Replies {
+        self.need.join(&need);
+        self
+    }
+
+    pub fn need(&self) -> &Need {
+        &self.need
+    }
+
     fn total_bytes(&self) -> usize {
         let values = self.values.iter().map(|(_, sent)| sent.value.len_bytes() as usize);
         self.bytes.len() + values.sum::<usize>()
@@ -297,6 +309,7 @@ impl Replies {
         let start = self.bytes.len();
         self.values.extend(others.values.into_iter().map(|(place, sent)| (start + place, sent)));
         self.bytes.extend_from_slice(&others.bytes);
+        self.need.join(&others.need);
     }
 
     /// Takes everything from byte `at` on out.
@@ -304,13 +317,13 @@ impl Replies {
         let at = at.min(self.bytes.len());
         let first = self.values.partition_point(|(place, _)| *place < at);
         let values = self.values.drain(first..).map(|(place, sent)| (place - at, sent)).collect();
-        Replies { values, bytes: self.bytes.split_off(at) }
+        Replies { values, bytes: self.bytes.split_off(at), need: self.need.clone() }
     }
 }
 
 impl From<Vec<u8>> for Replies {
     fn from(bytes: Vec<u8>) -> Replies {
-        Replies { bytes, values: Vec::new() }
+        Replies { bytes, ..Replies::default() }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The request side of RESP: multibulk and inline commands, parsed in place.
 
+use stillframe_units::words;
+
 use crate::protocol::args::ArgRange;
 use crate::text::number::parse_i64;
-use crate::text::words;
 
 /// Longest inline command and longest length line, in bytes.
 const LINE_MAX_BYTES: usize = 64 * 1024;
@@ -372,7 +373,7 @@ fn inline(buf: &mut Vec<u8>, start: usize) -> Inline {
     };
     let end = start + len + 1;
     let line_end = if len > 0 && buf[start + len - 1] == b'\r' { start + len - 1 } else { start + len };
-    let Ok(words) = words::words(&buf[start..line_end]) else {
+    let Ok(words) = words(&buf[start..line_end]) else {
         return Inline::Other(error("unbalanced quotes in request"));
     };
     if words.is_empty() {

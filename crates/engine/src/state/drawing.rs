@@ -72,6 +72,11 @@ impl Drawing {
         self.left_count == 0
     }
 
+    /// What it draws from.
+    pub fn key(&self) -> (DbId, &[u8]) {
+        (self.db, &self.key)
+    }
+
     /// Memory that it holds.
     pub fn byte_count(&self) -> usize {
         self.key.len() + self.kept_bytes + size_of::<Drawing>()

@@ -27,8 +27,20 @@ impl Matter {
     pub const NOTIFYING: Matter = Matter(Conditions::FIRST_FREE << 6);
     /// Keys that somebody waits for hold something, and nobody has been served yet.
     pub const READY: Matter = Matter(Conditions::FIRST_FREE << 7);
+    /// Replies wait until what they tell of is durable.
+    pub const HOLDING: Matter = Matter(Conditions::FIRST_FREE << 8);
+    /// The log has no room for more: changes wait.
+    pub const LOG_FULL: Matter = Matter(Conditions::FIRST_FREE << 9);
+    /// Nothing more becomes durable in the log: changes are refused.
+    pub const LOG_FAILED: Matter = Matter(Conditions::FIRST_FREE << 10);
+    /// The disk has no space for the log: what would store more is refused.
+    pub const LOG_NO_SPACE: Matter = Matter(Conditions::FIRST_FREE << 11);
     /// Commands wait, or may be refused.
-    pub const HALTED: Matter = Matter(Matter::STOPPING.0 | Matter::LOADING.0 | Matter::PAUSED.0);
+    pub const HALTED: Matter =
+        Matter(Matter::STOPPING.0 | Matter::LOADING.0 | Matter::PAUSED.0 | Matter::LOG_FULL.0);
+    /// Changes may be refused.
+    pub const REFUSES_CHANGES: Matter =
+        Matter(Matter::SAVE_FAILED.0 | Matter::LOG_FAILED.0 | Matter::LOG_NO_SPACE.0);
     /// Pages may be missing.
     pub const MISSING_PAGES: Matter = Matter(Conditions::MISSING_PAGES);
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
+use crate::protocol::need::Need;
 use crate::protocol::reply::UNCOUNTED_OUTPUT_BYTES;
 use crate::state::clients::ClientInfo;
 use crate::state::inbox::{Inbox, Taken};
@@ -14,7 +15,8 @@ const KEPT_COUNT: usize = 64;
 /// Something that a connection is told.
 #[derive(Clone, Debug)]
 pub enum Heard {
-    Message(Arc<Published>),
+    /// A message, and what has to be durable before the connection gets it.
+    Message(Arc<Published>, Need),
     /// A line of `MONITOR`, and the id of the client whose command it shows.
     Line(u64, Arc<[u8]>),
 }
@@ -22,15 +24,25 @@ pub enum Heard {
 impl Heard {
     pub fn bytes(&self, resp3: bool) -> &[u8] {
         match self {
-            Heard::Message(message) => message.bytes(resp3),
+            Heard::Message(message, _) => message.bytes(resp3),
             Heard::Line(_, bytes) => bytes,
+        }
+    }
+
+    /// Adds what has to be durable before it leaves to the need of the output that it is written to.
+    #[inline]
+    pub fn add_need(&self, to: &mut Need) {
+        match self {
+            Heard::Message(_, need) if !need.is_nothing() => to.join(need),
+            // A line shows what was asked for, not what came of it.
+            Heard::Message(..) | Heard::Line(..) => {}
         }
     }
 
     /// About as many as it has when it is written.
     pub fn byte_count(&self) -> usize {
         match self {
-            Heard::Message(message) => message.byte_count(),
+            Heard::Message(message, _) => message.byte_count(),
             Heard::Line(_, bytes) => bytes.len(),
         }
     }

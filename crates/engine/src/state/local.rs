@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stillframe_store::Worker;
+use stillframe_store::{Alone, Worker};
 
 use crate::command::CommandId;
 use crate::config::Settings;
 use crate::protocol::reply::Replies;
+use crate::state::busy::Busy;
 use crate::state::listener::Heard;
+use crate::state::lua::Lua;
 use crate::state::session::LateReply;
 use crate::state::stats::WorkerStats;
 use crate::state::token::Token;
@@ -41,6 +43,12 @@ pub struct Local {
     pub served: Vec<(Arc<Waiter>, Duration)>,
     /// Clients of this worker that do not wait for ever, by when their time is over and the order in which they came.
     pub deadlines: BTreeMap<(Instant, u64), Arc<Waiter>>,
+    /// What scripts run with, once there has been one.
+    pub lua: Option<Box<Lua>>,
+    /// The script that runs has stopped all others, until its step has ended.
+    pub alone: Option<Alone>,
+    /// Lets others serve this worker's connections until the command that runs has ended; once is enough.
+    pub hands_over: Option<Box<dyn FnMut()>>,
     /// What the store had removed, keys and fields of hashes, when it was counted last.
     expired: (u64, u64),
     batch_start: Instant,
@@ -67,6 +75,9 @@ impl Local {
             heard: Vec::new(),
             served: Vec::new(),
             deadlines: BTreeMap::new(),
+            lua: None,
+            alone: None,
+            hands_over: None,
             expired: (0, 0),
             batch_start: Instant::now(),
             last_reading: Instant::now(),
@@ -82,6 +93,18 @@ impl Local {
         self.latency_tracking = settings.latency_tracking;
         self.time_each = settings.slowlog_threshold.is_some_and(|t| t < Duration::from_millis(1))
             || settings.latency_threshold.is_some_and(|t| t < Duration::from_millis(2));
+    }
+
+    /// A script has been running for long, here or where this worker has to wait for it: others serve its connections.
+    pub fn hand_over(&mut self) {
+        self.hands_over.iter_mut().for_each(|hand_over| hand_over());
+    }
+
+    /// The same while this worker waits for something that may be such a script.
+    pub fn stand_aside(&mut self, busy: &Busy) {
+        if busy.is_on() {
+            self.hand_over();
+        }
     }
 
     /// Until the first of those who wait waits no longer.

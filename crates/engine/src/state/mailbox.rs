@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 
+use crate::protocol::need::Need;
 use crate::protocol::reply::Replies;
 use crate::state::session::LateReply;
 use crate::state::token::Token;
@@ -15,6 +16,8 @@ use crate::state::waiting::ReadyKey;
 /// A part of a reply that is too large to be held as a whole.
 pub struct Part {
     pub bytes: Vec<u8>,
+    /// What has to be durable before they leave.
+    pub need: Need,
     /// Told when the bytes have gone to the socket; dropped if the client has gone.
     pub written: Sender<()>,
 }
@@ -40,6 +43,8 @@ pub enum Message {
     Kill(Token),
     /// `CLIENT PAUSE` has ended or changed.
     PauseChanged,
+    /// More of the log is durable, or output is held no longer, or never leaves.
+    Durable,
     /// Leave the loop.
     Stop,
 }

@@ -13,6 +13,7 @@ use stillframe_store::{
 use crate::config::Events;
 use crate::state::exceptions::{Exceptions, Matter};
 use crate::state::pubsub::PubSub;
+use crate::state::reply_gate::ReplyGate;
 
 const SET: &str = "set";
 /// Told once a command, however many bits or registers it sets.
@@ -60,6 +61,7 @@ struct Told {
 /// See the module.
 pub struct Notifier {
     pubsub: Arc<PubSub>,
+    reply_gate: Arc<ReplyGate>,
     /// [`Events`]
     events: AtomicU32,
     exceptions: Exceptions,
@@ -70,9 +72,15 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    pub fn new(pubsub: Arc<PubSub>, events: Events, exceptions: &Exceptions) -> Notifier {
+    pub fn new(
+        pubsub: Arc<PubSub>,
+        reply_gate: Arc<ReplyGate>,
+        events: Events,
+        exceptions: &Exceptions,
+    ) -> Notifier {
         Notifier {
             pubsub,
+            reply_gate,
             events: AtomicU32::new(events.0),
             exceptions: exceptions.clone(),
             ear: OnceLock::new(),
@@ -107,16 +115,16 @@ impl Notifier {
         }
     }
 
-    /// A key was looked up in vain.
+    /// A key was looked up in vain by a worker.
     #[inline]
-    pub fn note_miss(&self, db: DbId, key: &[u8]) {
+    pub fn note_miss(&self, worker: WorkerId, db: DbId, key: &[u8]) {
         if self.events().has(Events::MISS) {
-            self.tell(Events::MISS, "keymiss", db, key);
+            self.tell(worker, Events::MISS, "keymiss", db, key);
         }
     }
 
     fn tell_of(&self, step: &Step, effect: &Effect<'_>) {
-        let generic = |event, db: DbId, key: &[u8]| self.tell(Events::GENERIC, event, db, key);
+        let generic = |event, db: DbId, key: &[u8]| self.tell(step.worker, Events::GENERIC, event, db, key);
         match effect {
             Effect::Set { db, key, deadline, is_new, .. } => {
                 self.tell_of_stored(step, *db, key.bytes, *is_new);
@@ -134,43 +142,45 @@ impl Notifier {
             Effect::Deadline { db, key, deadline: Some(_) } => generic("expire", *db, key.bytes),
             Effect::Deadline { db, key, deadline: None } => generic("persist", *db, key.bytes),
             Effect::Delete { db, key } => generic("del", *db, key.bytes),
-            Effect::Expire { db, key } => self.tell(Events::EXPIRED, "expired", *db, key.bytes),
-            Effect::Evict { db, key } => self.tell(Events::EVICTED, "evicted", *db, key.bytes),
+            Effect::Expire { db, key } => self.tell(step.worker, Events::EXPIRED, "expired", *db, key.bytes),
+            Effect::Evict { db, key } => self.tell(step.worker, Events::EVICTED, "evicted", *db, key.bytes),
             Effect::Move { from, to, .. } => {
-                self.tell(Events::NEW, "new", to.0, to.1.bytes);
+                self.tell(step.worker, Events::NEW, "new", to.0, to.1.bytes);
                 let is_move = from.1.bytes == to.1.bytes;
                 generic(if is_move { "move_from" } else { "rename_from" }, from.0, from.1.bytes);
                 generic(if is_move { "move_to" } else { "rename_to" }, to.0, to.1.bytes);
             }
             Effect::Copy { to, .. } => {
-                self.tell(Events::NEW, "new", to.0, to.1.bytes);
+                self.tell(step.worker, Events::NEW, "new", to.0, to.1.bytes);
                 generic("copy_to", to.0, to.1.bytes);
             }
             Effect::Flush { .. } | Effect::Swap { .. } => {}
+            // Of keys alone clients are told.
+            Effect::LibrarySet { .. } | Effect::LibraryRemoved { .. } | Effect::LibrariesRemoved => {}
         }
     }
 
     fn tell_of_stored(&self, step: &Step, db: DbId, key: &[u8], is_new: bool) {
         if is_new {
-            self.tell(Events::NEW, "new", db, key);
+            self.tell(step.worker, Events::NEW, "new", db, key);
         }
         let event = name_of(&step.call);
         if event == SILENT || (TOLD_ONCE.contains(&event) && self.has_told(step, event, None)) {
             return;
         }
         let class = if event == RESTORE { Events::GENERIC } else { Events::STRING };
-        self.tell(class, event, db, key);
+        self.tell(step.worker, class, event, db, key);
     }
 
     /// Told once a command and key, however many elements it changes: under the command's name for it, or the usual one.
     fn tell_of_element(&self, step: &Step, (db, key): (DbId, &[u8]), change: &Change<'_>, is_new: bool) {
         if is_new {
-            self.tell(Events::NEW, "new", db, key);
+            self.tell(step.worker, Events::NEW, "new", db, key);
         }
         let (class, usual) = event_of(change);
         let event = step.call.name.unwrap_or(usual);
         if !self.has_told(step, event, Some((db, key))) {
-            self.tell(if event == RESTORE { Events::GENERIC } else { class }, event, db, key);
+            self.tell(step.worker, if event == RESTORE { Events::GENERIC } else { class }, event, db, key);
         }
     }
 
@@ -189,18 +199,20 @@ impl Notifier {
         false
     }
 
-    fn tell(&self, class: Events, event: &str, db: DbId, key: &[u8]) {
+    /// Tells of something that the worker's running step has done.
+    fn tell(&self, worker: WorkerId, class: Events, event: &str, db: DbId, key: &[u8]) {
         let events = self.events();
         if !events.has(class) {
             return;
         }
+        let need = self.reply_gate.running(worker);
         if events.has(Events::KEYSPACE) {
             let channel = [format!("__keyspace@{}__:", db.0).as_bytes(), key].concat();
-            self.pubsub.publish(false, &channel, event.as_bytes());
+            self.pubsub.publish(false, &channel, event.as_bytes(), &need);
         }
         if events.has(Events::KEYEVENT) {
             let channel = format!("__keyevent@{}__:{event}", db.0);
-            self.pubsub.publish(false, channel.as_bytes(), key);
+            self.pubsub.publish(false, channel.as_bytes(), key, &need);
         }
     }
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::protocol::need::Need;
 use crate::state::listener::{Heard, Listener};
 use crate::state::mailbox::{Mailbox, Message};
 use crate::state::subscription::{Kind, Published, Subscriptions};
@@ -93,8 +94,9 @@ impl PubSub {
         }
     }
 
-    /// Sends a message to all who listen to a channel (one of a shard: to that alone). Returns how many that are.
-    pub fn publish(&self, is_shard: bool, channel: &[u8], payload: &[u8]) -> usize {
+    /// Sends a message to all who listen to a channel (one of a shard: to that alone); none of them gets it before `need` is durable.
+    /// Returns how many that are.
+    pub fn publish(&self, is_shard: bool, channel: &[u8], payload: &[u8], need: &Need) -> usize {
         if self.is_empty() {
             return 0;
         }
@@ -103,14 +105,15 @@ impl PubSub {
         let mut receiver_count = 0;
         if let Some(Name { listeners, .. }) = tables[kind as usize].get(channel) {
             receiver_count += listeners.len();
-            self.tell(listeners.values(), &Heard::Message(Published::new(kind, b"", channel, payload)));
+            let message = Published::new(kind, b"", channel, payload);
+            self.tell(listeners.values(), &Heard::Message(message, need.clone()));
         }
         if !is_shard {
             for (pattern, Name { listeners, glob }) in &tables[Kind::Pattern as usize] {
                 if glob.as_ref().is_some_and(|glob| glob.matches(channel)) {
                     let message = Published::new(Kind::Pattern, pattern, channel, payload);
                     receiver_count += listeners.len();
-                    self.tell(listeners.values(), &Heard::Message(message));
+                    self.tell(listeners.values(), &Heard::Message(message, need.clone()));
                 }
             }
         }

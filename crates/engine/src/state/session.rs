@@ -11,6 +11,7 @@ use crate::command::CommandId;
 use crate::config::{OutputLimit, Settings};
 use crate::protocol::args::{ArgRange, Args};
 use crate::protocol::collected::Collected;
+use crate::protocol::need::Need;
 use crate::protocol::reply::Replies;
 use crate::state::clients::ClientInfo;
 use crate::state::combination::Combination;
@@ -302,6 +303,8 @@ pub enum Within {
     Transaction,
     /// One of a transaction that is only looked at, and stopped at its first change: what it finds is not counted.
     Look,
+    /// One that a script calls: it is carried out now, answers the script, and no monitor takes it for the client's.
+    Script,
     /// It has waited and runs in the place of its client, to take something from the key at this index of its arguments.
     Served { index: usize },
     /// It has found nothing there.
@@ -311,7 +314,7 @@ pub enum Within {
 impl Within {
     /// Whether it has to come to its end at once, whatever that takes.
     pub fn is_transaction(self) -> bool {
-        matches!(self, Within::Transaction | Within::Look)
+        matches!(self, Within::Transaction | Within::Look | Within::Script)
     }
 }
 
@@ -329,6 +332,8 @@ pub struct Session {
     pub watched_bytes: usize,
     pub watch_flag: Arc<WatchFlag>,
     pub ending: Ending,
+    /// What its output tells of so far. It only rises.
+    pub need: Need,
     /// The running command's.
     pub within: Within,
     pub late: LateReplies,
@@ -434,6 +439,7 @@ impl Session {
             watched_bytes: 0,
             watch_flag: Arc::default(),
             ending: Ending::Open,
+            need: Need::default(),
             within: Within::Client,
             late: LateReplies::default(),
             is_waiting: false,

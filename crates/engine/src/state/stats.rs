@@ -103,6 +103,8 @@ pub struct WorkerStats {
     pub reads: Counter,
     pub writes: Counter,
     pub batches: Counter,
+    /// Of the worker's state of Lua, garbage counted, after the last script.
+    pub lua_bytes: Counter,
     /// Sleeps that `busy-poll` has saved.
     pub busy_poll_hits: Counter,
     pub expired: Counter,
@@ -125,6 +127,7 @@ impl WorkerStats {
             reads: Counter::default(),
             writes: Counter::default(),
             batches: Counter::default(),
+            lua_bytes: Counter::default(),
             busy_poll_hits: Counter::default(),
             expired: Counter::default(),
             expired_fields: Counter::default(),

@@ -344,7 +344,10 @@ impl Listener for Waiters {
             | Effect::Delete { .. }
             | Effect::Expire { .. }
             | Effect::Evict { .. }
-            | Effect::Flush { .. } => {}
+            | Effect::Flush { .. }
+            | Effect::LibrarySet { .. }
+            | Effect::LibraryRemoved { .. }
+            | Effect::LibrariesRemoved => {}
         }
     }
 }

@@ -131,6 +131,7 @@ impl Listener for WatchTable {
                 self.changed_all(*a, in_either);
                 self.changed_all(*b, in_either);
             }
+            Effect::LibrarySet { .. } | Effect::LibraryRemoved { .. } | Effect::LibrariesRemoved => {}
         }
     }
 }

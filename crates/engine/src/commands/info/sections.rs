@@ -97,6 +97,10 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
     let total = total_memory_bytes();
     let max = ctx.config.settings.maxmemory_bytes;
     let ratio = resident as f64 / used.max(1) as f64;
+    let policy = ctx.config.settings.memory_policy;
+    let of_lua = ctx.server.sum(|stats| stats.lua_bytes.get());
+    let (script_count, script_bytes, _) = ctx.server.scripts.counts();
+    let (library_count, function_count) = ctx.server.scripts.library_counts();
     if let Some(shares) = ctx.server.store.memory_shares() {
         fields!(out,
             "maxmemory_for_data_pages": shares.page_bytes,
@@ -115,22 +119,24 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
         "used_memory_peak_perc": format!("{:.2}%", used as f64 * 100.0 / peak.max(1) as f64),
         "total_system_memory": total,
         "total_system_memory_human": redis_bytes(total),
-        "used_memory_lua": 0,
-        "used_memory_vm_eval": 0,
-        "used_memory_lua_human": redis_bytes(0),
-        "used_memory_scripts_eval": 0,
-        "number_of_cached_scripts": 0,
-        "number_of_functions": 0,
-        "number_of_libraries": 0,
+        "used_memory_lua": of_lua,
+        "used_memory_vm_eval": of_lua,
+        "used_memory_lua_human": redis_bytes(of_lua),
+        "used_memory_scripts_eval": script_bytes,
+        "number_of_cached_scripts": script_count,
+        "number_of_functions": function_count,
+        "number_of_libraries": library_count,
         "used_memory_vm_functions": 0,
-        "used_memory_vm_total": 0,
-        "used_memory_vm_total_human": redis_bytes(0),
+        "used_memory_vm_total": of_lua,
+        "used_memory_vm_total_human": redis_bytes(of_lua),
         "used_memory_functions": 0,
-        "used_memory_scripts": 0,
-        "used_memory_scripts_human": redis_bytes(0),
+        "used_memory_scripts": script_bytes,
+        "used_memory_scripts_human": redis_bytes(script_bytes as u64),
         "maxmemory": max,
         "maxmemory_human": redis_bytes(max),
-        "maxmemory_policy": ctx.config.settings.memory_policy.name(),
+        // Queues warn of every other policy, since theirs would be evicted. Here nothing is.
+        "maxmemory_policy": policy.redis_name(),
+        "maxmemory_policy_in_force": policy.name(),
         "mem_fragmentation_ratio": format!("{ratio:.2}"),
         "mem_fragmentation_bytes": resident as i64 - used as i64,
         "mem_not_counted_for_evict": ctx.server.store.unused_memory_bytes() + of_clients,
@@ -139,7 +145,7 @@ pub fn memory(ctx: &Ctx<'_>, out: &mut String) {
         "mem_clients_slaves": 0,
         "mem_clients_normal": of_clients,
         "mem_cluster_links": 0,
-        "mem_aof_buffer": 0,
+        "mem_aof_buffer": ctx.server.store.log().buffered_bytes(),
         "mem_allocator": "pages",
         "active_defrag_running": 0,
         "lazyfree_pending_objects": 0,
@@ -217,16 +223,9 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
         "rdb_last_cow_size": status.last_held_peak_bytes,
         "rdb_last_load_keys_expired": load.expired_count,
         "rdb_last_load_keys_loaded": load.key_count,
-        "aof_enabled": 0,
-        "aof_rewrite_in_progress": 0,
-        "aof_rewrite_scheduled": 0,
-        "aof_last_rewrite_time_sec": -1,
-        "aof_current_rewrite_time_sec": -1,
-        "aof_last_bgrewrite_status": "ok",
-        "aof_rewrites": 0,
-        "aof_rewrites_consecutive_failures": 0,
-        "aof_last_write_status": "ok",
-        "aof_last_cow_size": 0,
+    );
+    append_only(ctx, &status, out);
+    fields!(out,
         "module_fork_in_progress": 0,
         "module_fork_last_cow_size": 0,
     );
@@ -238,6 +237,36 @@ pub fn persistence(ctx: &Ctx<'_>, out: &mut String) {
             "loading_loaded_bytes": load.loaded_bytes,
             "loading_loaded_perc": format!("{:.2}", load.percent()),
             "loading_eta_seconds": load.eta_seconds(unix_ms() / 1000),
+        );
+    }
+}
+
+/// A rewrite of Redis is a checkpoint here, once there is a log.
+fn append_only(ctx: &Ctx<'_>, status: &Status, out: &mut String) {
+    let server = ctx.server;
+    let (log, is_on) = (server.store.log().report(), ctx.config.settings.log.is_on);
+    let is_rewriting = is_on && matches!(status.running, Some((Target::Pages, _)));
+    let base_bytes = server.store.pool().stats().allocated_pages * PAGE_BYTES;
+    fields!(out,
+        "aof_enabled": yes(is_on),
+        "aof_rewrite_in_progress": yes(is_rewriting),
+        "aof_rewrite_scheduled": yes(is_on && server.saver.is_scheduled(&Target::Pages)),
+        "aof_last_rewrite_time_sec": status.last_duration.filter(|_| is_on).map_or(-1, |d| d.as_secs() as i64),
+        "aof_current_rewrite_time_sec": if is_rewriting { running_seconds(status) } else { -1 },
+        "aof_last_bgrewrite_status": if is_on && status.last_error.is_some() { "err" } else { "ok" },
+        "aof_rewrites": if is_on { status.checkpoint_count } else { 0 },
+        "aof_rewrites_consecutive_failures": if is_on { status.failed_in_a_row } else { 0 },
+        "aof_last_write_status": if log.failure.is_some() { "err" } else { "ok" },
+        "aof_last_cow_size": if is_on { status.last_held_peak_bytes } else { 0 },
+    );
+    if let Some(journal) = log.journal.filter(|_| is_on) {
+        fields!(out,
+            "aof_current_size": base_bytes + log.replay_bytes,
+            "aof_base_size": base_bytes,
+            "aof_pending_rewrite": 0,
+            "aof_buffer_length": journal.buffered_bytes,
+            "aof_pending_bio_fsync": journal.pending_sync_count,
+            "aof_delayed_fsync": journal.delayed_sync_count,
         );
     }
 }
@@ -272,6 +301,7 @@ pub fn stats(ctx: &Ctx<'_>, out: &mut String) {
         "expired_keys": sum(|s| s.expired.get()),
         "expire_cycle_cpu_milliseconds": sum(|s| s.expire_nanos.get()) / 1_000_000,
         "evicted_keys": server.eviction.key_count(),
+        "evicted_scripts": server.scripts.counts().2,
         "evicted_clients": load(&totals.clients_evicted),
         "total_eviction_exceeded_time": exceeded.total.as_millis(),
         "current_eviction_exceeded_time": exceeded.current.as_millis(),
@@ -426,6 +456,7 @@ pub fn stillframe(ctx: &Ctx<'_>, out: &mut String) {
     );
     snapshots(ctx, out);
     io(ctx, out);
+    changes_log(ctx, out);
     background(out);
     if let Some(times) = all_times(server).filter(|times| !times.is_empty()) {
         let at = |p: f64| times.value_at_percentile(p) as f64 / 1000.0;
@@ -439,6 +470,31 @@ pub fn stillframe(ctx: &Ctx<'_>, out: &mut String) {
             times.max() as f64 / 1000.0
         );
     }
+}
+
+/// The log of changes.
+fn changes_log(ctx: &Ctx<'_>, out: &mut String) {
+    let log = ctx.server.store.log().report();
+    fields!(out, "log_status": log.status);
+    let Some(journal) = log.journal else { return };
+    let measured = |ns: Option<u64>| ns.map_or(-1.0, |ns| ns as f64 / 1e3);
+    fields!(out,
+        "log_end_offset": journal.end,
+        "log_durable_offset": journal.durable,
+        "log_replay_bytes": log.replay_bytes,
+        "log_segments": journal.segment_count,
+        "log_spare_segments": journal.spare_count,
+        "log_disk_bytes": journal.disk_bytes,
+        "log_units": journal.unit_count,
+        "log_syncs": journal.sync_count,
+        "log_units_per_sync": format!("{:.2}", journal.units_per_sync),
+        "log_sync_us": format!("{:.1}", journal.mean_sync_ns as f64 / 1e3),
+        "log_last_sync_us": format!("{:.1}", journal.last_sync_ns as f64 / 1e3),
+        "log_sync_method": journal.method,
+        "log_measured_dsync_us": format!("{:.1}", measured(journal.dsync_ns)),
+        "log_measured_fdatasync_us": format!("{:.1}", measured(journal.fdatasync_ns)),
+        "log_no_space": yes(journal.no_space),
+    );
 }
 
 /// Sizes of page file and snapshot memory, and histograms of what snapshots cost, in microseconds.
