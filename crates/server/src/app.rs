@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use stillframe_engine::chores;
@@ -11,7 +12,10 @@ use stillframe_engine::config::Config;
 use stillframe_engine::data::{self, DataError, Opened};
 use stillframe_engine::persistence::{self, Loaded};
 use stillframe_engine::server::Server;
+use stillframe_engine::{log, logging};
+use stillframe_store::replay::UnreadLog;
 
+use crate::desk::Desk;
 use crate::event_loop::EventLoop;
 use crate::net::descriptors;
 use crate::net::listen::{self, Doors, ListenError};
@@ -25,6 +29,8 @@ pub enum StartError {
     Descriptors(#[from] descriptors::NotEnough),
     #[error(transparent)]
     Data(#[from] DataError),
+    #[error("The log cannot be written: {0}")]
+    LogFailed(String),
     #[error("Can't start a thread or a poll descriptor: {0}")]
     System(#[from] std::io::Error),
 }
@@ -42,15 +48,15 @@ impl StartError {
 /// A server that runs in threads of this process.
 pub struct Running {
     pub server: Arc<Server>,
-    /// The dump that has the data, if it is not in the page file.
-    dump: Option<PathBuf>,
+    /// What is to be read before clients are served.
+    opened: Option<(Option<PathBuf>, UnreadLog)>,
     failure: Arc<Mutex<Option<StartError>>>,
     threads: Vec<JoinHandle<()>>,
     files: Vec<PathBuf>,
 }
 
 impl Running {
-    /// Starts all threads; when this returns, clients can connect. If the data is in a dump, they are told to wait for
+    /// Starts all threads; when this returns, clients can connect. If there is data in a dump or in the log, they are told to wait for
     /// it until [`Running::load`] has read it.
     ///
     /// # Errors
@@ -68,30 +74,35 @@ impl Running {
         };
         let doors = listen::open(settings)?;
         seed_draws(settings.counted_seed, 0);
-        let Opened { store, dump } = data::open(&dir, settings)?;
+        let opened = data::open(&dir, settings)?;
+        let is_to_be_read = opened.is_to_be_read();
+        let Opened { store, unread, dump } = opened;
         let files = config.settings.unixsocket.iter().cloned().collect();
         let doors = Arc::new(Doors::new(doors)?);
         let server = Server::new(store, config, doors.clone(), REGISTRY.rows().len(), Vec::new())?;
-        if dump.is_some() {
+        logging::watch(&server);
+        if is_to_be_read {
             server.loading.begin();
         }
         let threads = start_threads(&server, &doors)?;
-        Ok(Running { server, dump, failure: Arc::default(), threads, files })
+        let opened = is_to_be_read.then_some((dump, unread));
+        Ok(Running { server, opened, failure: Arc::default(), threads, files })
     }
 
-    /// Reads the dump that has the data, if one does, in a thread of its own, then lets clients at it and calls
+    /// Reads what the checkpoint has not, if there is something, in a thread of its own, then lets clients at the data and calls
     /// `on_ready`.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn load(&self, on_ready: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-        let Some(path) = self.dump.clone() else {
+    pub fn load(&mut self, on_ready: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let Some((dump, unread)) = self.opened.take() else {
             on_ready();
             return Ok(());
         };
         let (server, failure) = (self.server.clone(), self.failure.clone());
-        let run = move || match data::load(&server, &path) {
+        let run = move || match data::read(&server, dump.as_deref(), unread) {
             Ok(Loaded::Whole | Loaded::Missing) => {
+                logging::begin(&server);
                 server.end_loading();
                 on_ready();
             }
@@ -112,21 +123,31 @@ impl Running {
     pub fn wait(mut self) -> Result<(), StartError> {
         self.server.wait_for_stop();
         for thread in self.threads {
-            // A worker that has panicked has said so; there is nothing to add.
-            let _ = thread.join();
+            while !thread.is_finished() && !self.server.busy.holds_up_end() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if thread.is_finished() {
+                // A worker that has panicked has said so; there is nothing to add.
+                let _ = thread.join();
+            }
+        }
+        if let Err(error) = self.server.store.log().close() {
+            log::warning(format!("What the log has not made durable is lost: {error}"));
         }
         self.files.push(persistence::temporary_path(self.server.store.dir()));
         for file in self.files {
             let _ = std::fs::remove_file(file);
         }
-        self.failure.lock().take().map_or(Ok(()), Err)
+        let fatal = self.server.data_log.fatal().map(StartError::LogFailed);
+        self.failure.lock().take().or(fatal).map_or(Ok(()), Err)
     }
 }
 
 fn start_threads(server: &Arc<Server>, doors: &Arc<Doors>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
+    let desk = Arc::new(Desk::new(server, doors)?);
     for index in 0..server.worker_count {
-        match start_worker(server.clone(), doors.clone(), index) {
+        match start_worker(server.clone(), doors.clone(), desk.clone(), index) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 server.stop();
@@ -147,11 +168,16 @@ fn seed_draws(seed: Option<u64>, number: u64) {
 }
 
 /// Starts a worker's thread and waits until its loop is set up.
-fn start_worker(server: Arc<Server>, doors: Arc<Doors>, index: usize) -> std::io::Result<JoinHandle<()>> {
+fn start_worker(
+    server: Arc<Server>,
+    doors: Arc<Doors>,
+    desk: Arc<Desk>,
+    index: usize,
+) -> std::io::Result<JoinHandle<()>> {
     let (tell, told) = std::sync::mpsc::channel();
     let run = move || {
         seed_draws(server.config().settings.counted_seed, index as u64 + 1);
-        match EventLoop::new(server, doors, index, &REGISTRY) {
+        match EventLoop::new(server, doors, desk, index, &REGISTRY) {
             Ok(event_loop) => {
                 drop(tell.send(Ok(())));
                 event_loop.run();

@@ -11,8 +11,13 @@
 
 mod batch;
 mod drawing;
+mod execute;
 mod farewell;
 mod flow;
+mod held;
+mod held_queue;
+mod lend;
+mod lent;
 mod receive;
 mod spin;
 mod stages;
@@ -30,22 +35,21 @@ use rustix::io::Errno;
 use stillframe_engine::clock::unix_ms;
 use stillframe_engine::state::clients::ClientInfo;
 use stillframe_engine::state::mailbox::Message;
-use stillframe_engine::state::session::Session;
 use stillframe_engine::state::token::Token;
+use stillframe_store::Patient;
 
-use crate::net::conn::{Conn, Hold, Input, Interest, Output, Peer};
+use crate::net::conn::{Conn, Hold, LISTEN_TOKEN, WAKE_TOKEN};
 use crate::net::listen::Admission;
 use crate::net::slots::SlotId;
-use crate::net::wire::Wire;
+use crate::net::watched;
 
-use flow::event_flags;
 pub use worker::EventLoop;
-use worker::{LISTEN_TOKEN, WAKE_TOKEN};
 
 impl EventLoop {
     /// Serves until it is told to stop.
     pub fn run(mut self) {
         while !self.is_stopping {
+            self.release_held();
             self.wait();
             self.worker.set_now(unix_ms());
             self.refresh_config();
@@ -58,6 +62,8 @@ impl EventLoop {
             self.run_chores();
             self.go_on_evicting();
         }
+        // What is held still will never be answered: whether it has happened a client may ask after the next start.
+        self.release_held();
         let ids: Vec<SlotId> = self.slots.ids().collect();
         for id in ids {
             self.close(id);
@@ -75,42 +81,21 @@ impl EventLoop {
 
     /// Waits for events, not longer than to the next timer; the store may take cuts meanwhile.
     fn wait(&mut self) {
-        let EventLoop { worker, epoll, events, ready, drawing, chores, config, spin, local, .. } = self;
-        events.clear();
-        let mut poll = |timeout: Duration| {
-            let timeout =
-                Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-            match epoll::wait(&*epoll, spare_capacity(events), Some(&timeout)) {
-                Ok(count) => count,
-                Err(Errno::INTR) => 0,
-                // The descriptors are ours and valid; there is nothing to do but to go on.
-                Err(_) => 0,
-            }
-        };
-        if !ready.is_empty() || !drawing.is_empty() || local.is_evicting {
-            worker.quiesce();
-            poll(Duration::ZERO);
+        self.events.clear();
+        if !self.ready.is_empty() || !self.drawing.is_empty() || self.local.is_evicting {
+            self.pass_by();
+            poll(&self.epoll, &mut self.events, Duration::ZERO);
             return;
         }
-        let busy_poll = config.settings.busy_poll;
-        worker.idle(|| {
-            if !busy_poll.is_zero() && spin.is_on() {
-                let start = Instant::now();
-                loop {
-                    if poll(Duration::ZERO) > 0 {
-                        spin.learn(true);
-                        local.stats.busy_poll_hits.add(1);
-                        return;
-                    }
-                    if start.elapsed() >= busy_poll {
-                        break;
-                    }
-                    std::hint::spin_loop();
-                }
-                spin.learn(false);
-            }
-            poll(chores.time_left().min(local.time_to_deadline()));
-        });
+        // What it wakes to may be that another worker's script has to end first.
+        let is_lent = self.server.worker_count > 1;
+        if is_lent {
+            lend::lend(self);
+        }
+        sleep(self);
+        if is_lent {
+            self.end_lending();
+        }
     }
 
     fn take_events(&mut self) {
@@ -175,27 +160,12 @@ impl EventLoop {
 
     /// Takes over a connection.
     fn add(&mut self, socket: OwnedFd, info: Arc<ClientInfo>) {
-        let interest = Interest { read: true, write: false };
-        let conn = Box::new(Conn {
-            session: Session::new(info.id, self.config.settings.requirepass.is_empty()),
-            wire: Wire::new(info.door, socket),
-            info,
-            input: Input::default(),
-            output: Output::default(),
-            hold: Hold::Free,
-            protocol_error: None,
-            interest,
-            peer: Peer::Sends,
-            is_ready: false,
-            is_touched: false,
-            part_written: None,
-        });
-        let token = self.slots.add(conn);
+        let conn = Conn::new(socket, info, self.config.settings.requirepass.is_empty());
+        let token = self.slots.add(Box::new(conn));
         let Some(id) = self.slots.find(token) else { return };
         let Some(conn) = self.slots.get(id) else { return };
         conn.info.set_token(token);
-        let data = epoll::EventData::new_u64(token.0);
-        if epoll::add(&self.epoll, &conn.wire, data, event_flags(interest)).is_err() {
+        if !watched::watch(&self.epoll, conn, token) {
             self.close(id);
         }
     }
@@ -231,7 +201,45 @@ impl EventLoop {
                 }
             }
             Message::PauseChanged => self.release_paused(),
+            // What it lets go is written before the worker waits again.
+            Message::Durable => {}
             Message::Stop => self.is_stopping = true,
         }
+    }
+}
+
+/// Waits for events, or the next timer.
+fn sleep(of: &mut EventLoop) {
+    let EventLoop { worker, server, stats, epoll, events, chores, config, spin, local, .. } = of;
+    let (busy_poll, start) = (config.settings.busy_poll, Instant::now());
+    let until_timer = chores.time_left().min(local.time_to_deadline());
+    let sleep = || {
+        if !busy_poll.is_zero() && spin.is_on() {
+            loop {
+                if poll(epoll, events, Duration::ZERO) > 0 {
+                    spin.learn(true);
+                    stats.busy_poll_hits.add(1);
+                    return;
+                }
+                if start.elapsed() >= busy_poll {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+            spin.learn(false);
+        }
+        poll(epoll, events, until_timer);
+    };
+    Patient { worker, meanwhile: &mut || local.stand_aside(&server.busy) }.idle(sleep);
+}
+
+/// Waits for events; how many there are.
+fn poll(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, timeout: Duration) -> usize {
+    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+    match epoll::wait(epoll, spare_capacity(events), Some(&timeout)) {
+        Ok(count) => count,
+        Err(Errno::INTR) => 0,
+        // The descriptors are ours and valid; there is nothing to do but to go on.
+        Err(_) => 0,
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   net                   sockets, connections
+//!   desk                  connections while a script runs for long
 //!   event_loop            a worker
 //!   app, maintenance      starting and ending; --check, --salvage
 //! ```
@@ -13,6 +14,12 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 pub mod app;
+mod desk;
 mod event_loop;
 pub mod maintenance;
 mod net;
+
+/// Locks: real ones, or those of the model checker in its tests.
+mod sync {
+    pub use parking_lot::{Condvar, Mutex};
+}

@@ -98,7 +98,7 @@ fn serve(mut config: Config) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let running = match Running::start(config) {
+    let mut running = match Running::start(config) {
         Ok(running) => running,
         Err(error) => {
             log::warning(error.to_string());

@@ -37,7 +37,33 @@ pub fn check(path: &Path) -> ExitCode {
     });
     found.damage.iter().for_each(|damage| println!("{damage}"));
     println!("{} pages, of which {} are damaged", found.page_count, found.damage.len());
-    ExitCode::from(if found.damage.is_empty() { WHOLE } else { DAMAGED })
+    let is_log_whole = check_log(&offline);
+    ExitCode::from(if found.damage.is_empty() && is_log_whole { WHOLE } else { DAMAGED })
+}
+
+/// Reads the log that goes with the checkpoint, and says what is in it. False: it cannot be replayed.
+fn check_log(offline: &Offline) -> bool {
+    match offline.check_log() {
+        None => println!("No log goes with the checkpoint: the file has format version 2"),
+        Some(Ok(log)) => {
+            println!(
+                "A log goes with the checkpoint, so the file has format version 3: {} units, {} bytes, from offset {} in segment \
+                 {} on",
+                log.unit_count, log.byte_count, log.from.offset, log.from.segment
+            );
+            if log.torn_byte_count > 0 {
+                println!(
+                    "{} bytes at its end are of a unit that is not whole: a start cuts them off",
+                    log.torn_byte_count
+                );
+            }
+        }
+        Some(Err(error)) => {
+            println!("{error}");
+            return false;
+        }
+    }
+    true
 }
 
 /// Writes what can be read of a page file into a dump; says what cannot.
@@ -47,6 +73,14 @@ pub fn salvage(path: &Path, to: &Path, settings: &Settings) -> ExitCode {
         Err(error) => return fail(&error.to_string()),
     };
     let mut lost_count = 0;
+    if let Some(Ok(log)) =
+        offline.check_log().filter(|log| !log.as_ref().is_ok_and(|log| log.unit_count == 0))
+    {
+        println!(
+            "The log has {} units that came after the checkpoint and are not in the dump: start a server to replay them",
+            log.unit_count
+        );
+    }
     if let Some(loss) = offline.loss() {
         lost_count += 1;
         println!("{loss}");

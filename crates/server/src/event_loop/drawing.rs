@@ -34,17 +34,22 @@ impl EventLoop {
     }
 
     fn draw_part(&mut self, id: SlotId) {
+        self.pass_by();
         let EventLoop { slots, worker, config, server, index, local, .. } = self;
         let token = slots.token(id);
         let Some(conn) = slots.get(id) else { return };
         let Some(mut drawing) = conn.session.drawing.take() else { return };
-        worker.quiesce();
         let hard_bytes = conn.session.output_limit(&config.settings).hard_bytes;
         conn.output.set_hard_limit(hard_bytes);
         let mut reply = Reply { resp3: conn.session.resp3, out: &mut conn.output.buf };
         // What nobody takes need not be drawn.
         let is_wanted = !conn.peer.is_deaf();
         let written = if is_wanted { drawing.write_part(worker, &mut reply) } else { Ok(()) };
+        if server.reply_gate.is_holding() {
+            // A part shows what there is now.
+            let (db, key) = drawing.key();
+            conn.session.need.raise(server.reply_gate.seen_end_offset(worker, db, &worker.key(key)));
+        }
         conn.end_if_over();
         let is_done = drawing.is_done() || !is_wanted;
         match written {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stillframe_engine::dispatch::subscribed;
 use stillframe_engine::dispatch::waiting::time_is_over;
+use stillframe_engine::logging;
 use stillframe_engine::state::session::Ending;
 
 use crate::event_loop::worker::EventLoop;
@@ -34,7 +35,9 @@ impl EventLoop {
         if conn.peer == Peer::Sends {
             return;
         }
-        let Some(waiter) = self.server.waiters.of_client(conn.info.id) else { return };
+        let Some(waiter) = self.server.waiters.of_client(conn.info.id) else {
+            return logging::end_wait_of_silent(&self.server, conn.info.id);
+        };
         if self.server.waiters.end(&waiter) {
             self.unblock(token, waiter.reply, time_is_over(&waiter).into());
         }

@@ -1,6 +1,5 @@
 //! Holding, releasing, flushing and closing connections.
 
-use rustix::event::epoll;
 use stillframe_engine::dispatch::subscribed;
 use stillframe_engine::log;
 use stillframe_engine::protocol::reply::Replies;
@@ -12,12 +11,10 @@ use stillframe_engine::state::token::Token;
 use stillframe_store::UnixMillis;
 
 use crate::event_loop::worker::EventLoop;
-use crate::net::conn::{Conn, Hold, Interest, WriteEvent};
+use crate::net::conn::{Conn, Hold, Interest, WriteEvent, OUTPUT_FULL_BYTES};
 use crate::net::slots::SlotId;
+use crate::net::watched;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// A client that has so much unsent output waits until it reads.
-pub const OUTPUT_FULL_BYTES: usize = 1 << 20;
 
 impl EventLoop {
     /// Ends a hold; the commands that waited are served in the next round.
@@ -69,6 +66,7 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         let limit = conn.session.output_limit(&self.config.settings);
         conn.hear(&mut self.local.heard, limit.hard_bytes);
+        conn.session.need.join(&part.need);
         conn.append(&part.bytes, limit.hard_bytes);
         conn.session.late.begin();
         conn.part_written = Some(part.written);
@@ -107,7 +105,9 @@ impl EventLoop {
             }
             return self.close(id);
         }
-        let mut event = conn.output.write(&mut conn.wire, |count| {
+        let free_bytes = self.free_bytes(id);
+        let Some(conn) = self.slots.get(id) else { return };
+        let mut event = conn.output.write(&mut conn.wire, free_bytes, |count| {
             stats.writes.add(1);
             stats.output_bytes.add(count as u64);
         });
@@ -123,10 +123,11 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         let pending = conn.output.pending_bytes();
         let is_sent = event == WriteEvent::Drained && conn.session.ending == Ending::AfterReply;
-        if event == WriteEvent::Unreadable || is_sent {
+        let is_lost = event == WriteEvent::Held && self.server.reply_gate.has_failed();
+        if event == WriteEvent::Unreadable || is_sent || is_lost {
             return self.close(id);
         }
-        if self.is_unread_for_too_long(id) {
+        if conn.is_unread_for_too_long(&self.config.settings) {
             self.log_output_limit(id);
             return self.close(id);
         }
@@ -168,22 +169,6 @@ impl EventLoop {
         self.flush(id);
     }
 
-    /// Whether the soft limit of `client-output-buffer-limit`, or a hard one that has been lowered, says that
-    /// the client must go.
-    fn is_unread_for_too_long(&mut self, id: SlotId) -> bool {
-        let Some(Conn { output, session, .. }) = self.slots.get(id) else { return false };
-        let limit = session.output_limit(&self.config.settings);
-        let counted = output.counted_bytes() + session.heard_bytes() as u64;
-        if limit.hard_bytes > 0 && counted > limit.hard_bytes {
-            return true;
-        }
-        if limit.soft_bytes == 0 || counted <= limit.soft_bytes {
-            output.over_soft_limit_since = None;
-            return false;
-        }
-        output.over_soft_limit_since.get_or_insert_with(std::time::Instant::now).elapsed() > limit.soft_time
-    }
-
     fn log_output_limit(&mut self, id: SlotId) {
         let now = self.worker.now();
         let Some(conn) = self.slots.get(id) else { return };
@@ -213,38 +198,23 @@ impl EventLoop {
     pub(super) fn update_interest(&mut self, id: SlotId) {
         let token = self.slots.token(id);
         let Some(conn) = self.slots.get(id) else { return };
-        let wanted = Interest { read: conn.wants_input(), write: conn.output.pending_bytes() > 0 };
-        if wanted == conn.interest {
-            return;
-        }
-        let reads_again = wanted.read && !conn.interest.read;
-        let flags = event_flags(wanted);
-        if epoll::modify(&self.epoll, &conn.wire, epoll::EventData::new_u64(token.0), flags).is_ok() {
-            conn.interest = wanted;
-        }
-        if reads_again && conn.wire.has_pending() {
+        if watched::update(&self.epoll, conn, token) {
             self.make_ready(id, true);
         }
     }
 
     pub(super) fn close(&mut self, id: SlotId) {
+        self.queue_held(id, None);
         let Some(mut conn) = self.slots.remove(id) else { return };
         self.server.clients.remove(conn.info.id);
         if conn.session.late.is_awaited() {
             self.forget_wait(conn.info.id);
+            self.server.data_log.take_of_client(conn.info.id);
         }
         self.server.watches.unwatch_all(&mut conn.session);
         subscribed::stop(&self.server, &mut conn.session);
         conn.wire.close();
     }
-}
-
-/// What epoll is asked for. Edge-triggered: the kernel need not look again at sockets that have been drained.
-pub(super) fn event_flags(interest: Interest) -> epoll::EventFlags {
-    let mut flags = epoll::EventFlags::ET | epoll::EventFlags::RDHUP;
-    flags.set(epoll::EventFlags::IN, interest.read);
-    flags.set(epoll::EventFlags::OUT, interest.write);
-    flags
 }
 
 /// Lets others see what has become of a client.

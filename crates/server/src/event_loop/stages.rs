@@ -4,21 +4,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stillframe_engine::command::flag;
 use stillframe_engine::dispatch;
-use stillframe_engine::dispatch::call::Outcome;
-use stillframe_engine::dispatch::ctx::Ctx;
 use stillframe_engine::log;
 use stillframe_engine::protocol::args::Args;
 use stillframe_engine::protocol::reply::Reply;
 use stillframe_engine::protocol::request::{Limits, Parsed};
 use stillframe_engine::state::mailbox::Message;
-use stillframe_engine::state::session::{Ending, Session};
-use stillframe_store::{ElementAhead, Fault, OpError, SlabNeeds, Worker};
+use stillframe_engine::state::session::Ending;
+use stillframe_store::ElementAhead;
 
 use crate::event_loop::batch::{Batch, BatchElement, BatchKey, Item};
-use crate::event_loop::flow::{publish, publish_input, OUTPUT_FULL_BYTES};
+use crate::event_loop::flow::{publish, publish_input};
 use crate::event_loop::receive;
 use crate::event_loop::worker::EventLoop;
-use crate::net::conn::{Conn, Hold, Output, Peer, ReadEvent};
+use crate::net::conn::{Hold, Peer, ReadEvent};
 use crate::net::slots::SlotId;
 
 /// Commands in a batch, about: what is asked for ahead of them is to be in the nearest caches still when they run.
@@ -28,8 +26,6 @@ const CONN_COMMANDS: usize = 256;
 /// Arguments from which on no further command of a connection comes into a batch: one that misses a page comes again, and all
 /// that were taken apart behind it.
 const CONN_ARGS: usize = 1024;
-/// Commands of a connection that are looked at when one before them misses a page.
-const AHEAD_COMMANDS: usize = 64;
 /// Commands from which on it pays to look the keys up in stages.
 const STAGED_COMMANDS: usize = 4;
 
@@ -162,13 +158,7 @@ impl EventLoop {
 
     fn close_for_query_limit(&mut self, id: SlotId) {
         if let Some(conn) = self.slots.get(id) {
-            log::warning(format!(
-                "Closing client that reached max query buffer length: id={} addr={}, {} bytes waiting",
-                conn.info.id,
-                conn.info.addr,
-                conn.input.waiting_bytes()
-            ));
-            self.server.stats.query_limit_closed.fetch_add(1, Relaxed);
+            conn.log_query_limit(&self.server.stats);
             self.close(id);
         }
     }
@@ -179,7 +169,10 @@ impl EventLoop {
         let mut before = None;
         for item in &mut batch.items {
             let Some(command) = item.found.map(|found| found.command) else { continue };
-            let Some(index) = command.first_key() else { continue };
+            // The key that may not be there.
+            let Some(index) = command.first_key().filter(|index| *index < item.range_count as usize) else {
+                continue;
+            };
             let Some(conn) = slots.get(item.slot) else { continue };
             let bytes = batch.ranges[item.first_range as usize + index].of(&conn.input.buf);
             let key = worker.key(bytes).to_be_written(command.is(flag::WRITE)).detach();
@@ -246,91 +239,6 @@ impl EventLoop {
         }
     }
 
-    /// Stage 3: runs the commands, those of a connection in their order.
-    fn execute(&mut self) {
-        if self.batch.items.is_empty() {
-            return;
-        }
-        self.local.begin_batch();
-        for index in 0..self.batch.items.len() {
-            if self.server.config_version() != self.config_version {
-                self.refresh_config();
-            }
-            self.execute_item(index);
-        }
-        self.local.end_batch();
-        self.local.count_expired(&self.worker);
-        self.batch.items.clear();
-        self.batch.ranges.clear();
-    }
-
-    fn execute_item(&mut self, index: usize) {
-        let EventLoop {
-            batch,
-            slots,
-            worker,
-            server,
-            stats,
-            config,
-            local,
-            registry,
-            has_paused,
-            index: worker_index,
-            ..
-        } = self;
-        let item = &batch.items[index];
-        let token = slots.token(item.slot);
-        let Some(conn) = slots.get(item.slot) else { return };
-        if conn.hold != Hold::Free || conn.session.ending != Ending::Open {
-            return;
-        }
-        if item.range_count == 0 {
-            conn.session.reply_mode.end_command();
-            return conn.input.executed(item.end);
-        }
-        worker.quiesce();
-        conn.output.set_hard_limit(conn.session.output_limit(&config.settings).hard_bytes);
-        let Conn { session, info, input, output, .. } = conn;
-        let ranges = &batch.ranges[item.first_range as usize..(item.first_range + item.range_count) as usize];
-        let args = input.args(ranges);
-        let args = item.key.as_ref().map_or(args, |found| args.with_hashed(found.arg as usize, found.key));
-        let element = item.key.as_ref().and_then(|found| found.element.as_ref());
-        worker.know_element(element.map(|element| (args.at(element.arg as usize), element.ahead)));
-        let mut ctx = Ctx {
-            worker,
-            reply: Reply { resp3: session.resp3, out: &mut output.buf },
-            client: session,
-            server,
-            stats,
-            peer: info,
-            config,
-            local,
-            registry,
-        };
-        let queued_before = ctx.client.queued_count();
-        let outcome = match item.found {
-            Some(found) => dispatch::run(&mut ctx, found, &args),
-            None => dispatch::dispatch(&mut ctx, &args),
-        };
-        ctx.worker.know_element(None);
-        let (hold, fault) = match outcome {
-            Outcome::Done => {
-                if let Some(queued) = session.queued_since(queued_before) {
-                    queued.incoming = input.take_incoming();
-                }
-                input.executed(item.end);
-                (hold_after(session, output), None)
-            }
-            Outcome::Fault(fault) => (Hold::Fault, Some(with_later(worker, batch, index, &input.buf, fault))),
-            Outcome::Paused => (Hold::Paused, None),
-        };
-        *has_paused |= hold == Hold::Paused;
-        conn.go_on_as(hold);
-        if let Some(fault) = fault {
-            server.load(*worker_index, fault, Message::PagesLoaded(token));
-        }
-    }
-
     /// Stage 4: one write a connection.
     fn write(&mut self) {
         for index in 0..self.batch.touched.len() {
@@ -373,26 +281,6 @@ impl EventLoop {
     }
 }
 
-/// With what the next commands of the connection will miss: it comes with the same read.
-fn with_later(worker: &mut Worker, batch: &Batch, index: usize, buf: &[u8], fault: Fault) -> Fault {
-    let (item, later) = (&batch.items[index], &batch.items[index + 1..]);
-    let of_same = later.iter().take_while(|later| later.slot == item.slot).take(AHEAD_COMMANDS);
-    let key = |item: &Item| {
-        let found = item.key.as_ref()?;
-        let range = batch.ranges[item.first_range as usize + found.arg as usize];
-        let bytes = buf.get(range.start as usize..(range.start + range.len) as usize)?;
-        let ranges = &batch.ranges[item.first_range as usize..(item.first_range + item.range_count) as usize];
-        let command = item.found.map(|found| found.command)?;
-        let reach = command.reach_of(&Args::new(buf, ranges), found.arg as usize);
-        Some((found.db, worker.key(bytes), reach))
-    };
-    let keys: Vec<_> = of_same.filter_map(key).collect();
-    match worker.resolve_reaching(keys.into_iter(), &SlabNeeds::default()) {
-        Err(OpError::Fault(later)) => fault.and(later),
-        _ => fault,
-    }
-}
-
 /// The keys of a batch, those left out that the command before is about.
 fn new_keys(items: &mut [Item]) -> impl Iterator<Item = &mut BatchKey> {
     items.iter_mut().filter_map(|item| item.key.as_mut()).filter(|key| !key.is_as_before)
@@ -404,20 +292,4 @@ fn elements(items: &mut [Item]) -> impl Iterator<Item = ((SlotId, usize), &mut E
         let element = item.key.as_mut()?.element.as_mut()?;
         Some(((item.slot, item.first_range as usize + element.arg as usize), &mut element.ahead))
     })
-}
-
-/// Why the next commands wait once one has been executed, if they do.
-fn hold_after(session: &mut Session, output: &mut Output) -> Hold {
-    let is_full = output.pending_bytes() > OUTPUT_FULL_BYTES;
-    if session.drawing.is_some() {
-        return Hold::Drawing;
-    }
-    match session.late.first_place() {
-        Some(at) => {
-            session.late.hold(output.buf.split_off_all(at));
-            Hold::Blocked
-        }
-        None if is_full => Hold::Full,
-        None => Hold::Free,
-    }
 }

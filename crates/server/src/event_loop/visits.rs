@@ -54,7 +54,8 @@ impl EventLoop {
         let Some(conn) = self.slots.get(id) else { return };
         let active = conn.info.published.last_active_unix_ms.load(Relaxed);
         let idle = Duration::from_millis((self.worker.now() - active).max(0) as u64);
-        let is_idle = matches!(conn.hold, Hold::Free | Hold::Full);
+        let is_answered = conn.held_at.is_none();
+        let is_idle = matches!(conn.hold, Hold::Free | Hold::Full) && is_answered;
         if !timeout.is_zero() && idle > timeout && is_idle && !waits_for_more(&conn.session) {
             log::verbose(format!("Closing idle client id={} addr={}", conn.info.id, conn.info.addr));
             return self.close(id);

@@ -4,6 +4,7 @@ use stillframe_engine::dispatch::waiting;
 use stillframe_engine::state::local::Delivery;
 use stillframe_engine::state::waiting::ReadyKey;
 
+use crate::event_loop::lend::lend;
 use crate::event_loop::worker::EventLoop;
 
 impl EventLoop {
@@ -34,8 +35,11 @@ impl EventLoop {
 
     /// Serves those who wait for a key whose pages were missing.
     pub(super) fn serve_waiting(&mut self, key: ReadyKey) {
+        // It may have to wait for another worker's script.
+        lend(self);
         let EventLoop { worker, server, config, local, registry, .. } = self;
         waiting::serve_ready_key(worker, server, config, local, registry, key);
+        self.end_lending();
         self.deliver();
     }
 }

@@ -1,6 +1,7 @@
 //! What a worker's loop consists of.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::event::epoll;
@@ -13,18 +14,18 @@ use stillframe_engine::state::mailbox::Message;
 use stillframe_engine::state::stats::WorkerStats;
 use stillframe_store::Worker;
 
+use crate::desk::Desk;
 use crate::event_loop::batch::Batch;
+use crate::event_loop::held_queue::HeldQueue;
+use crate::event_loop::lent::Lent;
 use crate::event_loop::spin::Spin;
+use crate::net::conn::{LISTEN_TOKEN, WAKE_TOKEN};
 use crate::net::listen::Doors;
 use crate::net::slots::{SlotId, Slots};
 use crate::net::spare::SpareBuffers;
 
 /// Events taken from epoll at once.
 pub const EVENT_COUNT: usize = 1024;
-/// Tokens beyond those of connections, whose top bit is clear.
-pub const WAKE_TOKEN: u64 = u64::MAX;
-pub const LISTEN_TOKEN: u64 = u64::MAX - 1;
-
 pub struct EventLoop {
     pub(super) server: Arc<Server>,
     pub(super) doors: Arc<Doors>,
@@ -34,9 +35,11 @@ pub struct EventLoop {
     pub(super) worker: Worker,
     pub(super) config: Arc<Config>,
     pub(super) config_version: u64,
-    pub(super) epoll: OwnedFd,
+    pub(super) epoll: Arc<OwnedFd>,
     pub(super) events: Vec<epoll::Event>,
     pub(super) slots: Slots,
+    /// Where the connections are while the loop does not have them.
+    pub(super) lent: Rc<Lent>,
     /// Connections to be served in the next round, and whether their socket is to be read.
     pub(super) ready: Vec<(SlotId, bool)>,
     pub(super) batch: Batch,
@@ -50,6 +53,8 @@ pub struct EventLoop {
     pub(super) listening: Vec<SlotId>,
     /// Connections that have room for the next part of random elements.
     pub(super) drawing: Vec<SlotId>,
+    /// Connections whose output is held.
+    pub(super) held: HeldQueue,
     pub(super) chores: Chores,
     /// The slot whose client is visited next.
     pub(super) visited_slot: u32,
@@ -63,10 +68,11 @@ impl EventLoop {
     pub fn new(
         server: Arc<Server>,
         doors: Arc<Doors>,
+        desk: Arc<Desk>,
         index: usize,
         registry: &'static Registry,
     ) -> std::io::Result<EventLoop> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let wake = server.workers[index].mailbox.wake_fd();
         epoll::add(&epoll, wake, epoll::EventData::new_u64(WAKE_TOKEN), epoll::EventFlags::IN)?;
         if index == 0 {
@@ -76,6 +82,10 @@ impl EventLoop {
         let stats = server.workers[index].stats.clone();
         let worker = server.store.nonblocking_worker().map_err(std::io::Error::other)?;
         let config = server.config();
+        let lent = Rc::new(Lent::new(desk, index, epoll.clone()));
+        let hands_over = lent.clone();
+        let mut local = Local::new(index, stats.clone());
+        local.hands_over = Some(Box::new(move || hands_over.hand_over()));
         let mut event_loop = EventLoop {
             index,
             registry,
@@ -85,16 +95,18 @@ impl EventLoop {
             epoll,
             events: Vec::with_capacity(EVENT_COUNT),
             slots: Slots::default(),
+            lent,
             ready: Vec::new(),
             batch: Batch::default(),
             spare: SpareBuffers::default(),
-            local: Local::new(index, stats.clone()),
+            local,
             stats,
             messages: Vec::new(),
             has_messages: false,
             has_paused: false,
             listening: Vec::new(),
             drawing: Vec::new(),
+            held: HeldQueue::default(),
             chores: Chores::new(index),
             visited_slot: 0,
             spin: Spin::default(),

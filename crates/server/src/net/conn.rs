@@ -1,20 +1,27 @@
 //! A connection: its wire, input, output and session.
 
 use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
+use stillframe_engine::config::Settings;
+use stillframe_engine::log;
 use stillframe_engine::protocol::args::ArgRange;
+use stillframe_engine::protocol::need::Need;
 use stillframe_engine::protocol::reply::{Replies, ReplyBuf, UNCOUNTED_OUTPUT_BYTES};
 use stillframe_engine::protocol::request::{Limits, Parsed, Parser};
 use stillframe_engine::state::clients::ClientInfo;
 use stillframe_engine::state::inbox::Taken;
 use stillframe_engine::state::listener::Heard;
 use stillframe_engine::state::session::{Ending, Session};
+use stillframe_engine::state::stats::ServerStats;
 use stillframe_store::rdb::LongPayload;
 use stillframe_store::{Fault, Incoming, OpError};
 
+use crate::net::held::HeldParts;
 use crate::net::spare::SpareBuffers;
 use crate::net::wire::{Wire, WireError};
 
@@ -47,7 +54,7 @@ pub struct Input {
     missing: usize,
     /// Where the bytes of large arguments of the next command to be executed go, by their indices; all but the last are
     /// there. The parser has as many `Received`.
-    pub(super) incoming: Vec<(usize, Incoming)>,
+    pub incoming: Vec<(usize, Incoming)>,
     /// Nothing is read until pages of that are in memory, or there is room for more.
     pub is_awaiting_pages: bool,
 }
@@ -203,6 +210,12 @@ pub struct Output {
     /// Pages of large values that are to be brought in, and whether some are on their way.
     wanted: Option<Fault>,
     is_loading: bool,
+    /// What of it may not leave yet.
+    pub held: HeldParts,
+    /// The next unsent byte may not.
+    is_held: bool,
+    /// Bytes that might have left with the last write, and for which the socket had no room.
+    left_free_bytes: usize,
     /// Since when the soft limit is exceeded.
     pub over_soft_limit_since: Option<Instant>,
 }
@@ -217,6 +230,9 @@ impl Default for Output {
             sent_of_value: 0,
             wanted: None,
             is_loading: false,
+            held: HeldParts::default(),
+            is_held: false,
+            left_free_bytes: 0,
             over_soft_limit_since: None,
         }
     }
@@ -232,6 +248,8 @@ pub enum WriteEvent {
     Missing,
     /// It takes more, but others want to be served.
     Unfinished,
+    /// The rest tells of what is not durable yet.
+    Held,
     /// What is to be written cannot be read: the connection ends.
     Unreadable,
     /// Nobody takes it.
@@ -262,16 +280,46 @@ impl Output {
         self.pending_bytes().saturating_sub(UNCOUNTED_OUTPUT_BYTES) as u64
     }
 
-    /// Writes as much as the socket takes, but not without end; `count_bytes` is told how much that was.
-    pub fn write(&mut self, wire: &mut Wire, mut count_bytes: impl FnMut(usize)) -> WriteEvent {
+    /// Writes as much as the socket takes, but not without end, and no more than `free_bytes`; `count_bytes` is told how much
+    /// that was.
+    pub fn write(
+        &mut self,
+        wire: &mut Wire,
+        free_bytes: usize,
+        count_bytes: impl FnMut(usize),
+    ) -> WriteEvent {
+        let event = self.write_free(wire, free_bytes, count_bytes);
+        self.left_free_bytes = match event {
+            WriteEvent::Drained | WriteEvent::Held => 0,
+            _ if free_bytes == usize::MAX => self.pending_bytes(),
+            _ => 0,
+        };
+        event
+    }
+
+    fn write_free(
+        &mut self,
+        wire: &mut Wire,
+        free_bytes: usize,
+        mut count_bytes: impl FnMut(usize),
+    ) -> WriteEvent {
         let mut written = 0;
+        self.is_held = false;
         while self.pending_bytes() > 0 {
+            if written >= free_bytes {
+                self.is_held = true;
+                self.drop_sent();
+                return WriteEvent::Held;
+            }
             if written >= WRITE_MAX_BYTES {
                 return WriteEvent::Unfinished;
             }
-            match self.write_some(wire) {
+            match self.write_some(wire, free_bytes - written) {
                 Ok(Ok(count)) => {
                     written += count;
+                    if !self.held.is_empty() {
+                        self.held.sent(count);
+                    }
                     count_bytes(count);
                 }
                 Ok(Err(WireError::WouldBlock)) => {
@@ -294,8 +342,13 @@ impl Output {
         WriteEvent::Drained
     }
 
-    /// One write: of the buffer up to the next large value, or of that.
-    fn write_some(&mut self, wire: &mut Wire) -> Result<Result<usize, WireError>, OpError> {
+    /// One write: of at most so many bytes of the buffer, up to the next large value, or of that. A value may leave as a whole or not
+    /// at all.
+    fn write_some(
+        &mut self,
+        wire: &mut Wire,
+        most_bytes: usize,
+    ) -> Result<Result<usize, WireError>, OpError> {
         let buffered = self.buf.len();
         let (at, value) = match self.buf.first_value() {
             Some((at, value, payload)) if at == self.sent => (at, Some((value, payload))),
@@ -303,7 +356,8 @@ impl Output {
             None => (buffered, None),
         };
         let Some((value, payload)) = value else {
-            let sent = wire.send(&self.buf.bytes()[self.sent..at]);
+            let end = at.min(self.sent.saturating_add(most_bytes));
+            let sent = wire.send(&self.buf.bytes()[self.sent..end]);
             self.sent += sent.unwrap_or(0);
             return Ok(sent);
         };
@@ -354,6 +408,23 @@ impl Output {
         self.buf.discard();
         (self.sent, self.sent_of_value) = (0, 0);
         (self.wanted, self.over_soft_limit_since) = (None, None);
+        self.held.clear();
+        self.left_free_bytes = 0;
+    }
+
+    /// Notes what all of the output needs that is not noted yet. What has been left over from a time when nothing was held needs nothing.
+    pub fn note_need(&mut self, need_offset: Option<u64>) {
+        if self.held.is_empty() {
+            self.held.note(std::mem::take(&mut self.left_free_bytes), 0);
+        }
+        if let Some(need_offset) = need_offset {
+            self.held.note(self.pending_bytes(), need_offset);
+        }
+    }
+
+    /// Whether there is something that leaves as soon as the socket takes it.
+    pub fn awaits_socket(&self) -> bool {
+        self.pending_bytes() > 0 && !self.is_held
     }
 
     /// Gives the memory of an idle connection back.
@@ -458,6 +529,13 @@ impl Peer {
     }
 }
 
+/// Tokens beyond those of connections, whose top bit is clear.
+pub const WAKE_TOKEN: u64 = u64::MAX;
+pub const LISTEN_TOKEN: u64 = u64::MAX - 1;
+
+/// A client that has so much unsent output waits until it reads.
+pub const OUTPUT_FULL_BYTES: usize = 1 << 20;
+
 /// A client that waits and has so much unexecuted input is not read any more.
 const INPUT_FULL_BYTES: usize = 64 << 20;
 
@@ -479,9 +557,57 @@ pub struct Conn {
     pub is_touched: bool,
     /// Who writes a large reply goes on when its last part has gone to the socket.
     pub part_written: Option<Sender<()>>,
+    /// Where it is in the queue of those whose output is held: the lowest need of that.
+    pub held_at: Option<u64>,
 }
 
 impl Conn {
+    /// One that has just come in.
+    pub fn new(socket: OwnedFd, info: Arc<ClientInfo>, is_authenticated: bool) -> Conn {
+        Conn {
+            session: Session::new(info.id, is_authenticated),
+            wire: Wire::new(info.door, socket),
+            info,
+            input: Input::default(),
+            output: Output::default(),
+            hold: Hold::Free,
+            protocol_error: None,
+            interest: Interest { read: true, write: false },
+            peer: Peer::Sends,
+            is_ready: false,
+            is_touched: false,
+            part_written: None,
+            held_at: None,
+        }
+    }
+
+    /// Whether the soft limit of `client-output-buffer-limit`, or a hard one that has been lowered, says that
+    /// the client must go.
+    pub fn is_unread_for_too_long(&mut self, settings: &Settings) -> bool {
+        let Conn { output, session, .. } = self;
+        let limit = session.output_limit(settings);
+        let counted = output.counted_bytes() + session.heard_bytes() as u64;
+        if limit.hard_bytes > 0 && counted > limit.hard_bytes {
+            return true;
+        }
+        if limit.soft_bytes == 0 || counted <= limit.soft_bytes {
+            output.over_soft_limit_since = None;
+            return false;
+        }
+        output.over_soft_limit_since.get_or_insert_with(Instant::now).elapsed() > limit.soft_time
+    }
+
+    /// It is about to be closed because it has sent too much that cannot be executed.
+    pub fn log_query_limit(&self, stats: &ServerStats) {
+        log::warning(format!(
+            "Closing client that reached max query buffer length: id={} addr={}, {} bytes waiting",
+            self.info.id,
+            self.info.addr,
+            self.input.waiting_bytes()
+        ));
+        stats.query_limit_closed.fetch_add(1, Relaxed);
+    }
+
     /// A reply that has not fit the hard limit ends the connection.
     pub fn end_if_over(&mut self) {
         if self.output.buf.is_over() {
@@ -511,12 +637,17 @@ impl Conn {
         let Some(listener) = &self.session.listener else { return };
         listener.bound(hard_limit_bytes);
         self.output.set_hard_limit(hard_limit_bytes);
-        let (out, resp3) = (&mut self.output.buf, self.session.resp3);
+        let (out, resp3, mut need) = (&mut self.output.buf, self.session.resp3, Need::default());
         let is_over = if self.session.has_begun_reply() {
             listener.is_over()
         } else {
-            listener.take(spare, |heard| out.extend(heard.bytes(resp3))) == Taken::Over
+            let write = |heard: &Heard| {
+                out.extend(heard.bytes(resp3));
+                heard.add_need(&mut need);
+            };
+            listener.take(spare, write) == Taken::Over
         };
+        self.session.need.join(&need);
         if is_over {
             out.give_up();
         }
@@ -528,6 +659,7 @@ impl Conn {
 
     /// The same of replies that may have large values.
     pub fn append_replies(&mut self, replies: Replies, hard_limit_bytes: u64) {
+        self.session.need.join(replies.need());
         self.output.set_hard_limit(hard_limit_bytes);
         self.output.buf.append(replies);
         self.end_if_over();

@@ -18,7 +18,7 @@ pub struct Slots {
 }
 
 /// Number of a slot.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SlotId(pub u32);
 
 impl Slots {
@@ -48,6 +48,16 @@ impl Slots {
         let conn = self.slots.get_mut(id.0 as usize)?.conn.take()?;
         self.free.push(id.0);
         Some(conn)
+    }
+
+    /// Takes a connection out for a while: the slot stays its own.
+    pub fn lend(&mut self, id: SlotId) -> Option<Box<Conn>> {
+        self.slots.get_mut(id.0 as usize)?.conn.take()
+    }
+
+    /// Ends [`Slots::lend`].
+    pub fn put_back(&mut self, id: SlotId, conn: Box<Conn>) {
+        self.slots[id.0 as usize].conn = Some(conn);
     }
 
     pub fn token(&self, id: SlotId) -> Token {

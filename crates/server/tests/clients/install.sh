@@ -32,3 +32,20 @@ from_maven() { # group artifact version
     sed -e "s/GROUP/$1/" -e "s/ARTIFACT/$2/" -e "s/VERSION/$3/" "$here/java/pom.xml" >pom.xml
     mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib
 }
+
+run_java() { # group artifact version directory: the class Client there, with the classes that all clients in Java have
+    need java javac mvn
+    install "$CACHE/$3" from_maven "$1" "$2" "$3"
+    javac -nowarn -cp "$CACHE/$3/lib/*" -d "$CACHE/$3" "$here"/java/*.java "$here/$4"/*.java
+    java -cp "$CACHE/$3:$CACHE/$3/lib/*" Client
+    echo "$2 $3"
+}
+
+run_node() { # directory package@version...: client.mjs there, beside the packages, where modules are looked for
+    need node npm
+    from=$1
+    shift
+    install "$CACHE/$1" from_npm "$@"
+    cp "$here/$from"/*.mjs "$CACHE/$1"
+    cd "$CACHE/$1" && node client.mjs
+}

@@ -38,9 +38,9 @@ until start; do
 done
 
 failed=0
-for client in ${*:-redis-cli redis-benchmark python node ioredis go jedis lettuce celery rq}; do
+for client in ${*:-redis-cli redis-benchmark python node ioredis go jedis lettuce celery rq redis-py asynq sidekiq bull limiters redisson}; do
     # 0: works, 77: cannot be tried here, else: does not work.
-    PORT=$port CACHE=$cache/$client timeout 300 sh "$here/$client.sh" >"$dir/out" 2>&1
+    PORT=$port CACHE=$cache/$client timeout 600 sh "$here/$client.sh" >"$dir/out" 2>&1
     case $? in
         0) echo "ok       $client: $(tail -n 1 "$dir/out")" ;;
         77) echo "SKIPPED  $client: $(tail -n 1 "$dir/out")" ;;

@@ -24,12 +24,13 @@ if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the
 error.";
 
 /// A file system of a few megabytes; goes when it is dropped.
-struct SmallDisk(TempDir);
+pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    fn mount() -> Option<SmallDisk> {
+    /// None, and the reason is printed, where nothing can be mounted.
+    pub fn mount(byte_count: u64) -> Option<SmallDisk> {
         let dir = TempDir::new("disk");
-        let size = format!("size={DISK_BYTES}");
+        let size = format!("size={byte_count}");
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).output();
         match mounted {
@@ -41,8 +42,12 @@ impl SmallDisk {
         }
     }
 
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     /// Takes all the space that is left.
-    fn fill(&self) -> PathBuf {
+    pub fn fill(&self) -> PathBuf {
         let path = self.0.join("ballast");
         let mut file = File::create(&path).expect("a file");
         for len in [64 << 10, 4096, 1] {
@@ -181,7 +186,7 @@ fn names_in(dir: &Path) -> Vec<String> {
 
 #[test]
 fn a_full_disk_fails_the_save_and_nothing_else() {
-    let Some(disk) = SmallDisk::mount() else { return };
+    let Some(disk) = SmallDisk::mount(DISK_BYTES) else { return };
     let run_dir = TempDir::new("full");
     let ballast = disk.0.join("ballast");
     let fill = |_: &Process| drop(disk.fill());

@@ -12,6 +12,7 @@ use stillframe_testkit::Reply;
 use crate::instant::{Clock, Nanos, Span, NEVER};
 use crate::model::{differences, put, Blob, Keyspace, Op};
 use crate::process::{Client, Process};
+use crate::script;
 
 /// Both databases of a ledger.
 pub type Dbs = [Keyspace; 2];
@@ -133,6 +134,20 @@ fn int(number: usize) -> Option<Reply> {
 }
 
 impl Step {
+    fn compare(&self, replies: &[Reply]) {
+        let commands = self.commands.iter().filter(|args| !matches!(&args[0][..], b"MULTI" | b"EXEC"));
+        assert_eq!(replies.len(), self.replies.len());
+        for ((args, reply), expected) in commands.zip(replies).zip(&self.replies) {
+            let expected = expected.as_ref();
+            let shown = args.iter().take(2).map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>();
+            assert!(!reply.is_error(), "{shown:?}: {reply:?}");
+            assert!(
+                expected.is_none_or(|expected| expected == reply),
+                "{shown:?}: {reply:?}, not {expected:?}"
+            );
+        }
+    }
+
     fn add(&mut self, line: &str, reply: Option<Reply>) {
         self.commands.push(line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
         self.replies.push(reply);
@@ -167,6 +182,7 @@ impl Ledger {
     /// Sends steps until told to stop or until the connection breaks.
     pub fn run(&mut self, server: &Process, clock: Clock, stop: &AtomicBool) -> io::Result<()> {
         let mut conn = server.connect()?;
+        script::load(&mut conn)?;
         while !stop.load(Ordering::Relaxed) {
             if self.history.lock().unwrap().states.len() > STATES_MAX {
                 std::thread::sleep(Duration::from_millis(1));
@@ -181,9 +197,22 @@ impl Ledger {
     }
 
     fn send(&self, conn: &mut Client, step: &Step) -> io::Result<()> {
+        let is_transaction = step.commands.iter().any(|args| args[0] == b"MULTI");
+        let commands = step.commands.iter().filter(|args| !matches!(&args[0][..], b"MULTI" | b"EXEC"));
+        // Each other transaction is a script, or a function.
+        let form = match self.step_number % 4 {
+            0 => Some(script::Form::Script),
+            2 => Some(script::Form::Function),
+            _ => None,
+        };
+        let call = form.filter(|_| is_transaction).and_then(|form| script::of(form, commands));
+        if let Some(call) = call {
+            let reply = conn.try_run_words(&call)?;
+            step.compare(reply.try_items().unwrap_or_else(|| panic!("a script: {reply:?}")));
+            return Ok(());
+        }
         step.commands.iter().for_each(|args| conn.queue(args));
         conn.flush()?;
-        let is_transaction = step.commands.iter().any(|args| args[0] == b"MULTI");
         let mut replies = Vec::new();
         for args in &step.commands {
             let reply = conn.try_read()?;
@@ -194,17 +223,7 @@ impl Ledger {
                 _ => replies.push(reply),
             }
         }
-        let commands = step.commands.iter().filter(|args| !matches!(&args[0][..], b"MULTI" | b"EXEC"));
-        assert_eq!(replies.len(), step.replies.len());
-        for ((args, reply), expected) in commands.zip(&replies).zip(&step.replies) {
-            let expected = expected.as_ref();
-            let shown = args.iter().take(2).map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>();
-            assert!(!reply.is_error(), "{shown:?}: {reply:?}");
-            assert!(
-                expected.is_none_or(|expected| expected == reply),
-                "{shown:?}: {reply:?}, not {expected:?}"
-            );
-        }
+        step.compare(&replies);
         Ok(())
     }
 

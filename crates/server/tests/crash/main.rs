@@ -11,7 +11,16 @@ mod kill;
 mod lane;
 #[allow(dead_code)]
 mod ledger;
+mod log_evicted;
+mod log_found;
+mod log_ledger;
+mod log_model;
+mod log_moves;
+mod log_player;
+mod log_shared;
+mod log_starts;
 mod model;
 mod moves;
 mod process;
+mod script;
 mod verify;

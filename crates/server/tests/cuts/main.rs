@@ -19,6 +19,8 @@ mod model;
 mod process;
 mod runner;
 mod saved;
+#[path = "../crash/script.rs"]
+mod script;
 
 use runner::{Config, Runner};
 use stillframe_pagepool::SnapshotKind;

@@ -92,6 +92,7 @@ pub const ODD_NUMBERS: &[&str] = &[
     "1e19",
 ];
 
+/// A script may call any of them as a command: so none is one that is unknown here.
 const JUNK: &[&str] = &[
     "NX",
     "XX",
@@ -127,7 +128,6 @@ const JUNK: &[&str] = &[
     "IDX",
     "MINMATCHLEN",
     "WITHMATCHLEN",
-    "SYNC",
     "ASYNC",
     "HELP",
     "SAMPLES",

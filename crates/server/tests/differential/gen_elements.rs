@@ -26,10 +26,15 @@ fn any_command(gen: &mut Gen, command: fn(&mut Gen) -> Words) -> Action {
         }
         let name = String::from_utf8_lossy(&words[0]).into_owned();
         words[0] = gen.case(&name);
-        if !is_racy(&words) && !is_random(&words) && !is_later(&words) && !mixes_scores(&words) {
+        if !is_racy(&words) && !is_special(&words) {
             return Action::Command(words.into_iter().map(Arg::Bytes).collect());
         }
     }
+}
+
+/// Whether it is not compared, for one of these reasons.
+pub fn is_special(words: &[Vec<u8>]) -> bool {
+    is_random(words) || is_later(words) || mixes_scores(words)
 }
 
 /// Whether it leaves other elements on one server than on the other, or gives more than is to be had.

@@ -99,7 +99,7 @@ fn random_field(gen: &mut Gen, key: Vec<u8>) -> Words {
     words
 }
 
-fn command(gen: &mut Gen) -> Words {
+pub fn command(gen: &mut Gen) -> Words {
     let (name, key) = (gen.pick(NAMES), key(gen));
     let count = gen.pick(&[1, 1, 1, 2, 5]);
     match name {

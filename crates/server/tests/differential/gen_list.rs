@@ -92,7 +92,7 @@ fn pop_of_several(gen: &mut Gen) -> Words {
     words
 }
 
-fn command(gen: &mut Gen) -> Words {
+pub fn command(gen: &mut Gen) -> Words {
     let (name, key_word) = (gen.pick(NAMES), key(gen));
     let count = gen.pick(&[1, 1, 1, 2, 5, 20]);
     match name {

@@ -210,7 +210,7 @@ fn pop_of_several(gen: &mut Gen) -> Words {
     words
 }
 
-fn command(gen: &mut Gen) -> Words {
+pub fn command(gen: &mut Gen) -> Words {
     let (name, key_word) = (gen.pick(NAMES), key(gen));
     match name {
         "ZADD" => add(gen, key_word),

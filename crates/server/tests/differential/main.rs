@@ -19,6 +19,7 @@ mod gen_hyperloglog;
 mod gen_keys;
 mod gen_large;
 mod gen_list;
+mod gen_scripts;
 mod gen_set;
 mod gen_sorted_set;
 mod gen_strings;
@@ -109,6 +110,16 @@ fn lists_do_so_with_two_workers() {
 }
 
 #[test]
+fn scripts_answer_as_the_oracles() {
+    compare(STILLFRAME, gen_scripts::sequence, 400);
+}
+
+#[test]
+fn scripts_do_so_with_two_workers() {
+    compare(Kind::Stillframe { worker_count: 2 }, gen_scripts::sequence, 200);
+}
+
+#[test]
 fn sets_answer_as_the_oracles() {
     compare(STILLFRAME, gen_set::sequence, 400);
 }
@@ -173,6 +184,7 @@ fn any_type(seed: u64) -> Sequence {
         gen_set::sequence,
         gen_sorted_set::sequence,
         gen_geo::sequence,
+        gen_scripts::sequence,
         any_without_the_doctor,
     ];
     makers[(seed % makers.len() as u64) as usize](seed)
@@ -247,7 +259,7 @@ fn all_commands_are_listed_as_the_oracle_lists_them() {
         reply.items().iter().map(text).collect()
     };
     // Of this server, or of Redis 7.2.
-    let own = ["backup", "client|no-touch", "client|setinfo"];
+    let own = ["backup", "client|no-touch", "client|setinfo", "waitaof"];
     // Of Redis 7.4 and 8.0.
     let of_fields = ["hexpire", "hexpireat", "hexpiretime", "hgetdel", "hgetex", "hpersist", "hpexpire"];
     let more_of_fields = ["hpexpireat", "hpexpiretime", "hpttl", "hsetex", "httl"];

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub type Bytes = Vec<u8>;
 
-/// Databases and named trees.
+/// Databases, named trees and function libraries.
 pub struct Data {
     pub keys: Vec<Key>,
     pub trees: BTreeMap<Bytes, BTreeMap<Bytes, Bytes>>,
+    /// Sources by names.
+    pub libraries: BTreeMap<String, Bytes>,
 }
 
 #[derive(Clone)]
@@ -58,13 +60,17 @@ impl Content {
 
 impl Data {
     pub fn parse(text: &str) -> Data {
-        let mut data = Data { keys: Vec::new(), trees: BTreeMap::new() };
+        let mut data = Data { keys: Vec::new(), trees: BTreeMap::new(), libraries: BTreeMap::new() };
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
                 ["tree", name, ref records @ ..] => {
                     let records = elements(records).map(|record| pair(&record));
                     let is_new = data.trees.insert(only(name), records.collect()).is_none();
+                    assert!(is_new, "{line}");
+                }
+                ["library", name, source] => {
+                    let is_new = data.libraries.insert(name.to_owned(), only(source)).is_none();
                     assert!(is_new, "{line}");
                 }
                 [db, value_type, encoding, name, deadline, ref content @ ..] => {

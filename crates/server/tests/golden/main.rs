@@ -1,4 +1,4 @@
-//! Files that earlier revisions have written: page files, dumps, configurations. Each opens, holds what it held, and is
+//! Files that earlier revisions have written: page files, logs, dumps, configurations. Each opens, holds what it held, and is
 //! written anew. `README.md` says how a new format adds its own.
 
 mod config;
@@ -7,6 +7,7 @@ mod dumps;
 #[path = "../server/harness.rs"]
 #[allow(dead_code, unused_imports)]
 mod harness;
+mod logs;
 mod pages;
 mod served;
 
@@ -65,7 +66,7 @@ fn unpack(packed: &Path, to: &Path) {
 /// All files together stay small.
 #[test]
 fn golden_files_are_small() {
-    let all = ["pages", "dump", "conf"].into_iter().flat_map(golden);
+    let all = ["pages", "log", "dump", "conf"].into_iter().flat_map(golden);
     let files = all.flat_map(|(_, dir)| std::fs::read_dir(dir).unwrap());
     let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
     assert!(bytes < 1 << 20, "{bytes} B");

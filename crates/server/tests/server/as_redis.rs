@@ -499,6 +499,22 @@ fn deadlines_in_the_past_have_the_events_and_counts_of_redis() {
     });
 }
 
+/// `RESTORE ... REPLACE` does not look the key up, so one that has expired is removed as any other.
+#[test]
+fn an_expired_key_that_a_payload_of_the_past_replaces_is_removed_as_by_redis() {
+    beside_redis(&[], &|connect| {
+        let mut watched = Watched::new(connect);
+        watched.run(&words("SET k v"));
+        let Reply::Bulk(payload) = watched.c.run("DUMP k") else { panic!("no payload") };
+        watched.run(&words("PEXPIRE k 1"));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let mut command = words("RESTORE k 1 payload ABSTTL REPLACE");
+        command[3] = payload;
+        watched.counted = watched.counters();
+        vec![watched.run(&command), watched.run(&words("GET k"))]
+    });
+}
+
 /// Names of the calls in the slow log, the newest first.
 fn logged(c: &mut Client) -> Vec<String> {
     let log = c.run("SLOWLOG GET 20");

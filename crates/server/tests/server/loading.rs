@@ -86,6 +86,7 @@ const LATER: &[&str] = &[
     "hpttl",
     "hsetex",
     "httl",
+    "waitaof",
 ];
 
 #[test]

@@ -36,6 +36,7 @@ fn works(args: &[&str]) -> (TestServer, u64) {
     let server = TestServer::start(args);
     let mut client = server.connect();
     assert_eq!(client.info("background_on_one_processor"), "1");
+    client.wait_until_loaded();
     client.ok("DEBUG POPULATE 60000 key 200");
     let before = idle_steps(&mut client);
     assert!(client.save_in_background("BGSAVE") && client.save_in_background("BGSAVE RDB"));
@@ -51,10 +52,10 @@ fn works(args: &[&str]) -> (TestServer, u64) {
 #[test]
 fn background_threads_give_way_on_one_core() {
     on_one_core(|| {
-        let (server, steps) = works(&[]);
+        let (server, steps) = works(&["--appendonly", "yes"]);
         let mut client = server.connect();
         let threads = client.info("background_threads");
-        for name in ["sf-stock=", "sf-collect=", "saver=", "scrubber="] {
+        for name in ["sf-stock=", "sf-collect=", "saver=", "scrubber=", "sf-log-spares="] {
             assert!(threads.contains(name), "{name} of {threads}");
         }
         if client.info("background_idle_class") == "full" {

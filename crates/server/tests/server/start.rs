@@ -51,8 +51,8 @@ fn configuration_errors_are_placed() {
     let place =
         format!("Reading the configuration file {}, at line 3\n>>> 'maxmemory lots'\n", file.display());
     assert!(text.contains(&(place + "argument must be a memory value")), "{text}");
-    std::fs::write(&file, "appendonly yes\n").unwrap();
-    assert!(failed_start(&[file.to_str().unwrap()]).contains("there is no append-only file"));
+    std::fs::write(&file, "tls-port 7000\n").unwrap();
+    assert!(failed_start(&[file.to_str().unwrap()]).contains("TLS is not available"));
     assert!(failed_start(&["--nosuch", "1"])
         .contains(">>> 'nosuch \"1\"'\nBad directive or wrong number of arguments"));
 }

@@ -3,7 +3,6 @@
 import os
 import time
 
-import without_scripts  # noqa: F401
 from celery import Celery
 
 URL = f"redis://localhost:{os.environ['PORT']}"

@@ -5,6 +5,7 @@ import os
 
 import redis
 from messages import all_messages
+from scripts import all_scripts
 from values import every_type, in_background
 
 PORT = int(os.environ["PORT"])
@@ -142,6 +143,7 @@ for options in ({}, {"protocol": 3}, {"protocol": 2}):
     server(client)
     every_type(client, redis.Redis(port=PORT, **options))
     all_messages(client)
+    all_scripts(client)
     client.close()
 decoded()
 asyncio.run(asynchronous())

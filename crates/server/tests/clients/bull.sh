@@ -1,0 +1,5 @@
+# Bull, the queue of before BullMQ: its scripts need no streams. PORT names the server, CACHE a directory to install into.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/install.sh"
+run_node bull bull@4.16.5
