@@ -12,12 +12,12 @@ pub struct Bar {
 
 impl Bar {
     pub fn at_most(what: impl Into<String>, limit: f64, unit: &'static str, measured: Option<f64>) -> Self {
-        let limit_text = format!("at most {limit:.1}{unit}");
+        let limit_text = format!("at most {}{unit}", shown(limit));
         Self { what: what.into(), limit: limit_text, measured, unit, is_met: measured.map(|m| m <= limit) }
     }
 
     pub fn at_least(what: impl Into<String>, limit: f64, unit: &'static str, measured: Option<f64>) -> Self {
-        let limit_text = format!("at least {limit:.1}{unit}");
+        let limit_text = format!("at least {}{unit}", shown(limit));
         Self { what: what.into(), limit: limit_text, measured, unit, is_met: measured.map(|m| m >= limit) }
     }
 
@@ -28,6 +28,12 @@ impl Bar {
             None => "not measured",
         }
     }
+}
+
+/// With one place, or two where these say more.
+fn shown(limit: f64) -> String {
+    let text = format!("{limit:.2}");
+    text.strip_suffix('0').map_or_else(|| text.clone(), str::to_owned)
 }
 
 pub fn table(bars: &[Bar]) -> String {

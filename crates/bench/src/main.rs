@@ -24,6 +24,7 @@ mod progress;
 mod provenance;
 mod resp;
 mod scratch;
+mod slow_disk;
 mod stats;
 mod stops;
 mod study;
@@ -56,6 +57,10 @@ enum Command {
     Pause(commands::pause::Args),
     /// Commands a second and CPU time a command, of several servers in alternating rounds
     Throughput(commands::throughput::Args),
+    /// CPU time a script, of several servers in alternating rounds, and whether our bars are met
+    Scripts(commands::scripts::Args),
+    /// What a log of all changes costs and gives: CPU, latency and replay beside other servers, also on a slow disk
+    Durability(commands::durability::Args),
     /// Memory a key, freshly loaded and after overwrites and deletes
     Memory(commands::memory::Args),
     /// Time of a full save, what an incremental checkpoint writes, size of the page file
@@ -104,6 +109,8 @@ fn main() -> ExitCode {
         Command::Fill(args) => commands::fill::run(&args),
         Command::Pause(args) => commands::pause::run(&args),
         Command::Throughput(args) => commands::throughput::run(&args),
+        Command::Scripts(args) => commands::scripts::run(&args),
+        Command::Durability(args) => commands::durability::run(&args),
         Command::Memory(args) => commands::memory::run(&args),
         Command::Checkpoint(args) => commands::checkpoint::run(&args),
         Command::Collections(args) => commands::collections::run(&args),

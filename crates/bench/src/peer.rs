@@ -156,6 +156,8 @@ pub struct StartOptions {
     /// The server's `dir`; created if missing.
     pub dir: PathBuf,
     pub unix_socket: bool,
+    /// With a log of changes, synced once a second.
+    pub keeps_log: bool,
     pub cpus: Option<CpuPlan>,
 }
 
@@ -193,7 +195,9 @@ impl Peer {
             true => Launch::at_socket(&self.binary, dir),
             false => Launch::at_port(&self.binary, dir).context(|| "find a free port".to_owned())?,
         };
-        let mut launch = launch.with(&["--appendonly", "no"]).with(&self.cpu_lists(options.cpus.as_ref()));
+        let mut launch = launch
+            .with(&["--appendonly", if options.keeps_log { "yes" } else { "no" }])
+            .with(&self.cpu_lists(options.cpus.as_ref()));
         launch.args.extend(self.args.iter().cloned());
         launch.is_mortal = true;
         Ok(launch)
@@ -319,27 +323,53 @@ impl SaveTimes {
     }
 }
 
+/// A command that saves, and the fields of `INFO` that tell of its end.
+struct SaveBy {
+    command: &'static str,
+    /// All 0 once it is over.
+    idle: &'static [&'static str],
+    status: &'static str,
+}
+
+const BGSAVE: SaveBy =
+    SaveBy { command: "BGSAVE", idle: &["rdb_bgsave_in_progress"], status: "rdb_last_bgsave_status" };
+const BGREWRITEAOF: SaveBy = SaveBy {
+    command: "BGREWRITEAOF",
+    idle: &["aof_rewrite_in_progress", "aof_rewrite_scheduled"],
+    status: "aof_last_bgrewrite_status",
+};
+
 const SAVE_POLL: Duration = Duration::from_millis(5);
 const SAVE_TIMEOUT_NS: u64 = 3600 * NS_PER_S;
 
 impl Server {
     /// BGSAVE, and wait until it is done. `each_poll` runs between polls.
-    pub fn save(&self, client: &mut Client, mut each_poll: impl FnMut()) -> Result<SaveTimes> {
+    pub fn save(&self, client: &mut Client, each_poll: impl FnMut()) -> Result<SaveTimes> {
+        self.save_by(&BGSAVE, client, each_poll)
+    }
+
+    /// BGREWRITEAOF likewise.
+    pub fn rewrite(&self, client: &mut Client) -> Result<SaveTimes> {
+        self.save_by(&BGREWRITEAOF, client, || {})
+    }
+
+    fn save_by(&self, how: &SaveBy, client: &mut Client, mut each_poll: impl FnMut()) -> Result<SaveTimes> {
+        let (name, command) = (&self.name, how.command);
         let begin_ns = now_ns();
-        let reply = client.call(&["BGSAVE"])?;
+        let reply = client.call(&[command])?;
         let accepted_ns = now_ns();
         if !matches!(&reply, Reply::Simple(_)) {
-            return Err(BenchError::Failed(format!("{}: unexpected reply to BGSAVE: {reply:?}", self.name)));
+            return Err(BenchError::Failed(format!("{name}: unexpected reply to {command}: {reply:?}")));
         }
         loop {
             self.pin();
             let info = client.info("everything")?;
-            if info.get("rdb_bgsave_in_progress").map(String::as_str) == Some("0") {
-                return match info.get("rdb_last_bgsave_status").map(String::as_str) {
+            if how.idle.iter().all(|field| info.get(*field).map(String::as_str) == Some("0")) {
+                return match info.get(how.status).map(String::as_str) {
                     Some("ok") => Ok(SaveTimes { begin_ns, accepted_ns, end_ns: now_ns() }),
                     status => Err(BenchError::Failed(format!(
-                        "{}: the save ended with rdb_last_bgsave_status {status:?}; see {}",
-                        self.name,
+                        "{name}: {command} ended with {} {status:?}; see {}",
+                        how.status,
                         self.process.log_path().display()
                     ))),
                 };

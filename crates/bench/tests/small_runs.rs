@@ -90,6 +90,40 @@ fn throughput() {
     results.iter().for_each(|r| positive(&r["per_second"]));
 }
 
+#[test]
+fn scripts() {
+    let Some((table, raw)) = measure("scripts", &[]) else { return };
+    assert_eq!(raw.len(), 7 * peers().len());
+    raw.iter().for_each(|r| positive(&r["cpu_ns_per_script"]));
+    assert!(table.contains("1 MB through cjson"), "{table}");
+    let args = ["scripts", "--small", "--scripts", "nosuch"];
+    let out = Command::new(BENCH).args(args).stdin(Stdio::null()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("\"nosuch\" is not measured, only one, get, lock"), "{stderr}");
+}
+
+/// Each part; those with a slow disk where this process may mount one.
+#[test]
+fn durability() {
+    let Some((table, raw)) = measure("durability", &[]) else { return };
+    let of = |part: &str| raw.iter().filter(|record| record["part"] == part).count();
+    let peer_count = peers().len();
+    assert_eq!((of("cost"), of("alone"), of("replay")), (peer_count, 1 + peer_count, peer_count));
+    if table.contains("not measured: mount a file system") {
+        skipped("durability on a slow disk", "this process must not mount a file system");
+    } else {
+        let counts = (of("shared-syncs"), of("readers"), of("stall"));
+        assert_eq!(counts, (2 * peer_count, peer_count, peer_count), "{table}");
+        for record in raw.iter().filter(|record| record["part"] == "stall" && record["peer"] == "stillframe")
+        {
+            // A sync that takes three seconds is waited for: the disk was slow.
+            positive(&record["get_ns"][0]);
+            let set_ns = record["set_ns"][0].as_f64().unwrap();
+            assert!(set_ns > 1e8, "no SET waited while the disk stood still: {set_ns} ns");
+        }
+    }
+}
+
 /// Each part, on each system that this program was built with.
 #[test]
 fn vmcache() {

@@ -108,8 +108,12 @@ pub fn run(args: &Args) -> Result<()> {
 
 impl Run {
     fn round(&self, peer: &Peer, dir: &Path) -> Result<Round> {
-        let server =
-            peer.start(&StartOptions { dir: dir.to_owned(), unix_socket: true, cpus: self.cpus.clone() })?;
+        let server = peer.start(&StartOptions {
+            dir: dir.to_owned(),
+            unix_socket: true,
+            keeps_log: false,
+            cpus: self.cpus.clone(),
+        })?;
         let spec = WorkloadSpec::sets(self.key_count, self.args.value_size, KeyChoice::Once, self.args.seed);
         fill::fill(&server.target, spec)?;
         std::thread::sleep(std::time::Duration::from_secs(if self.args.small { 0 } else { 2 }));

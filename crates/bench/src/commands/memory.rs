@@ -144,7 +144,8 @@ fn measure(
             human_bytes(available as f64)
         )));
     }
-    let server = peer.start(&StartOptions { dir: dir.to_owned(), unix_socket: true, cpus })?;
+    let server =
+        peer.start(&StartOptions { dir: dir.to_owned(), unix_socket: true, keeps_log: false, cpus })?;
     let step = |first_key: u64, key_count: u64| -> Result<Reading> {
         let spec = WorkloadSpec {
             first_key,

@@ -124,6 +124,7 @@ impl Run {
         let options = |peer: &Peer| StartOptions {
             dir: dir.join(format!("{}-{key_count}-{value_bytes}", peer.name)),
             unix_socket: self.args.unix,
+            keeps_log: false,
             cpus: self.cpus.clone(),
         };
         let peers: Vec<(Peer, StartOptions)> = self.peers.iter().map(|p| (p.clone(), options(p))).collect();

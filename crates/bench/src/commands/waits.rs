@@ -100,7 +100,7 @@ fn round_us(args: &Args, peer: &Peer, cpus: Option<CpuPlan>) -> Result<[f64; WAI
         ["--maxmemory-policy", "allkeys-lfu", "--client-output-buffer-limit", "normal 0 0 0"]
             .map(String::from),
     );
-    let server = peer.start(&StartOptions { dir: dir.clone(), unix_socket: true, cpus })?;
+    let server = peer.start(&StartOptions { dir: dir.clone(), unix_socket: true, keeps_log: false, cpus })?;
     let (set, over, ping) = huge_value_us(args, &server)?;
     let beside = unread_reply_us(args, &server)?;
     let (usual, longest) = lowered_bound_us(args, &server)?;

@@ -30,7 +30,7 @@ const fn case(name: &'static str, fills: &'static [(u64, &'static str)], line: &
     Case { name, fills, line }
 }
 
-pub const ALL: [Case; 17] = [
+pub const ALL: [Case; 19] = [
     case("ping", &[], "PING"),
     case("get", &[(STRINGS, "SET <key> <value>")], "GET <key>"),
     case("set", &[(STRINGS, "SET <key> <value>")], "SET <key> <value>"),
@@ -52,6 +52,16 @@ pub const ALL: [Case; 17] = [
     case("sadd", &[(ELEMENTS, "SADD set <member>")], "SADD set <new>"),
     case("spop", &[(ELEMENTS, "SADD set <member>")], "SPOP set"),
     case("mset_10", &[(STRINGS, "SET <key> <value>")], MSET),
+    case(
+        "evalsha_one",
+        &[(1, "SCRIPT LOAD return(1)")],
+        "EVALSHA 930269f31393d0be681588b6ab08dccee7d6bb67 0",
+    ),
+    case(
+        "evalsha_get",
+        &[(STRINGS, "SET <key> <value>"), (1, "SCRIPT LOAD return(redis.call('GET',KEYS[1]))")],
+        "EVALSHA bfef805d9dcd9d3857da9372933ef22c17736f58 1 <key>",
+    ),
 ];
 
 const PACKED: &str =

@@ -43,7 +43,7 @@ impl Plan {
 
     /// Starts the server, `under` a program if that has words, and fills it.
     pub fn start(&self, peer: &Peer, dir: &Path, under: Vec<String>) -> Result<Server> {
-        let options = StartOptions { dir: dir.to_owned(), unix_socket: false, cpus: None };
+        let options = StartOptions { dir: dir.to_owned(), unix_socket: false, keeps_log: false, cpus: None };
         // Little is done by the clock.
         let mut launch = peer.launch(&options)?.with(&["--hz", "1"]);
         if peer.kind == PeerKind::Stillframe {

@@ -49,6 +49,7 @@ impl Setting {
         peer.start(&StartOptions {
             dir: self.scratch.path().join(format!("{}-{name}", peer.name)),
             unix_socket: false,
+            keeps_log: false,
             cpus: self.cpus.clone(),
         })
     }

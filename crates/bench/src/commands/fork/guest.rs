@@ -74,7 +74,12 @@ pub fn run(args: &Args) -> Result<()> {
         args: ["--rdbcompression", "no", "--rdbchecksum", "no"].map(str::to_owned).to_vec(),
     };
     let dir = PathBuf::from("/data/redis");
-    let server = peer.start(&StartOptions { dir: dir.clone(), unix_socket: true, cpus: cpus.clone() })?;
+    let server = peer.start(&StartOptions {
+        dir: dir.clone(),
+        unix_socket: true,
+        keeps_log: false,
+        cpus: cpus.clone(),
+    })?;
     let key_count = (args.mb << 20) / args.value_size.max(1) as u64;
     let spec = WorkloadSpec::sets(key_count, args.value_size, KeyChoice::Once, 1);
     fill::fill(&server.target, spec.clone())?;

@@ -22,6 +22,8 @@ pub struct Config {
     pub spin_ns: u64,
     pub unix: bool,
     pub restart: bool,
+    /// The servers keep a log, and BGREWRITEAOF is the save.
+    pub rewrites: bool,
     pub data: Scratch,
     pub seed: u64,
     pub cpus: Option<CpuPlan>,

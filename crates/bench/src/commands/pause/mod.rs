@@ -69,6 +69,9 @@ pub struct Args {
     /// Connect through unix sockets instead of TCP
     #[arg(long)]
     unix: bool,
+    /// Keep a log of changes, synced once a second, and have it compacted instead of saving: BGREWRITEAOF (Async-fork, Figure 21)
+    #[arg(long)]
+    rewrite: bool,
     /// Leave out the restarts
     #[arg(long)]
     no_restart: bool,
@@ -115,6 +118,7 @@ impl Args {
             spin_ns: self.spin * NS_PER_US,
             unix: self.unix,
             restart: !self.no_restart,
+            rewrites: self.rewrite,
             data: self.data.scratch(),
             seed: self.seed,
             cpus,
@@ -176,6 +180,9 @@ fn describe(config: &Config, out: &mut Output) {
         )
     };
     out.note("data", keys);
+    if config.rewrites {
+        out.note("save", "BGREWRITEAOF, appendonly yes, appendfsync everysec");
+    }
     out.note(
         "load",
         format!(

@@ -47,6 +47,7 @@ pub fn run(config: &Config, peer: &Peer, number: usize) -> Result<Round> {
     let options = StartOptions {
         dir: config.data.path().join(format!("{}-{number}", peer.name)),
         unix_socket: config.unix,
+        keeps_log: config.rewrites,
         cpus: config.cpus.clone(),
     };
     let server = peer.start(&options)?;
@@ -170,7 +171,10 @@ fn save_repeatedly(
     let mut saves = Vec::new();
     for _ in 0..config.saves {
         pause_unless(config.before_ns, generator_ended)?;
-        let times = server.save(&mut client, || {})?;
+        let times = match config.rewrites {
+            true => server.rewrite(&mut client)?,
+            false => server.save(&mut client, || {})?,
+        };
         let info = client.info("everything")?;
         pause_unless(config.after_ns, generator_ended)?;
         eprintln!("  save took {:.2} s", times.save_ns() as f64 / 1e9);

@@ -122,7 +122,8 @@ pub fn measure(
     dir: &Path,
     cpus: Option<&CpuPlan>,
 ) -> Result<ServerRun> {
-    let options = StartOptions { dir: dir.join("server"), unix_socket: false, cpus: cpus.cloned() };
+    let options =
+        StartOptions { dir: dir.join("server"), unix_socket: false, keeps_log: false, cpus: cpus.cloned() };
     let server = system.peer.start(&options)?;
     fill::fill(&server.target, WorkloadSpec::sets(record_count, VALUE_BYTES, KeyChoice::Once, args.seed))?;
     let run = Run { args, server, cpus, record_count, update_percent };
