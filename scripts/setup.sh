@@ -47,7 +47,8 @@ for goal in "$@"; do
             is_known chromium && need chromium chromium ;;
         all)
             # Fuzzers, clients and the kernel's tests see to their own needs, or say what they lack.
-            rust=yes; need objdump binutils; need git git ;;
+            rust=yes; need objdump binutils; need git git
+            is_known ruby-sidekiq && need sidekiq ruby-sidekiq ;;
         race)
             # The binding of RocksDB is made from the library's header, which takes libclang.
             rust=yes; need cc build-essential

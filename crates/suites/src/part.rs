@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+/// A part that has not ended after so many times its length, and so many seconds more, hangs.
+const PATIENCE: (u32, u32) = (4, 900);
+
 /// One test program, or one command, with what it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -48,9 +51,26 @@ impl Part {
         self
     }
 
+    /// The same part, of a test program: only tests whose names have this in them.
+    #[must_use]
+    pub fn only(mut self, filter: &str) -> Part {
+        self.args.push(filter.to_owned());
+        self
+    }
+
+    /// Seconds after which it is ended, with what it has started.
+    #[must_use]
+    pub fn limit_s(&self) -> u32 {
+        let (factor, more_s) = PATIENCE;
+        self.length_s * factor + more_s
+    }
+
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        // `timeout` and what it starts are a group of processes, which a Ctrl-C does not reach: they end with the runner.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", "timeout", "--kill-after=10", &self.limit_s().to_string()]);
+        command.arg(&self.program);
         command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(dir) = &self.dir {
             command.current_dir(dir);

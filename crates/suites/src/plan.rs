@@ -42,7 +42,7 @@ const ON_EACH_BACKEND: [&str; 11] = [
 const ON_SIMULATED_EXMAP: [&str; 1] = ["pagepool/snapshot_contract"];
 
 /// About how many seconds suites take that take long, on two cores with another beside them.
-const LONG: [(&str, u32); 22] = [
+const LONG: [(&str, u32); 23] = [
     ("server/server", 300),
     ("bench/small_runs", 300),
     ("bench/virtual_machines", 300),
@@ -54,6 +54,7 @@ const LONG: [(&str, u32); 22] = [
     ("store/faulty_device", 40),
     ("store/trees", 35),
     ("store/embedded_model", 25),
+    ("journal/sim", 30),
     ("store/units", 30),
     ("server/golden", 30),
     ("store/store", 30),
@@ -123,7 +124,8 @@ fn on_other_backends(suites: &[Suite]) -> Vec<Part> {
     array.chain(exmap).collect()
 }
 
-/// Random suites with more seeds than the ordinary tier has time for, or with another one each time, which a failure shows.
+/// Random suites with more seeds than the ordinary tier has time for, with another one each time, which a failure shows, or with
+/// servers that keep a log.
 fn more_seeds(suites: &[Suite]) -> Vec<Part> {
     let another = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs()).to_string();
     let with = |name: &str, what: &str, variable: &str, value: &str, length_s: u32| -> Option<Part> {
@@ -133,7 +135,13 @@ fn more_seeds(suites: &[Suite]) -> Vec<Part> {
     [
         with("transactional/contract", "1000 seeds", "STILLFRAME_SEEDS", "1000", 60),
         with("server/differential", "another seed", "STILLFRAME_SEED", &another, 110),
+        with("server/differential", "a log synced always", "STILLFRAME_APPENDFSYNC", "always", 400),
+        with("server/differential", "a log synced each second", "STILLFRAME_APPENDFSYNC", "everysec", 300),
         with("server/crash", "another seed", "STILLFRAME_SEED", &another, 180),
+        // About nine tests of a log, so that these are a thousand kills.
+        with("server/crash", "1000 kills with a log", "STILLFRAME_KILLS", "115", 900)
+            .map(|part| part.only("log_")),
+        with("journal/sim", "100000 sequences", "STILLFRAME_SEQUENCES", "100000", 900),
         with("store/collections", "50000 sequences", "STILLFRAME_SEQUENCES", "50000", 900),
     ]
     .into_iter()
@@ -183,6 +191,12 @@ fn commands() -> Vec<Part> {
         ("lettuce", 60),
         ("celery", 60),
         ("rq", 60),
+        ("redis-py", 60),
+        ("asynq", 200),
+        ("sidekiq", 30),
+        ("bull", 30),
+        ("limiters", 30),
+        ("redisson", 60),
     ];
     parts.extend(clients.map(|(client, length_s)| {
         let line = format!("scripts/test.sh client {client}");

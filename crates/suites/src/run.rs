@@ -8,6 +8,8 @@ use crate::part::Part;
 
 /// What a command ends with that cannot run here, as the tests of real clients do.
 const SKIPPED: i32 = 77;
+/// What `timeout` ends with if it had to end a command.
+const HUNG: i32 = 124;
 
 /// How a part ended.
 enum Verdict {
@@ -123,6 +125,7 @@ fn judged(out: &Output) -> (Verdict, Counts) {
             let why = text.lines().rev().find(|line| !line.trim().is_empty());
             Verdict::Skipped(why.unwrap_or("it does not say why").to_owned())
         }
+        Some(HUNG) => Verdict::Failed(format!("{text}it did not end: a test that has no line above hangs")),
         _ => Verdict::Failed(format!("{text}{}", out.status)),
     };
     (verdict, counts)
