@@ -1,16 +1,20 @@
 //! The chain of blocks from a cut on, and what becomes of its bytes.
 
+use std::sync::mpsc::{sync_channel, SyncSender};
+
 use stillframe_pagepool::device::{Shelf, ShelfNumber};
 use stillframe_pagepool::PAGE_SIZE;
 
-use crate::block::{Header, Kind, FIRST_BLOCK};
+use crate::block::{Header, FIRST_BLOCK};
 use crate::error::{JournalError, RecoverError};
 use crate::names::{Offset, Place, SegmentNumber};
 use crate::report::Recovery;
 use crate::scan::{Candidate, Evidence, Reader};
+use crate::units::{Ends, Payload, Replay, Units};
 
-/// Whoever replays: gets the offset of the first byte and whole units, and says how many they were.
-pub type Replay<'r, E> = dyn FnMut(Offset, &[u8]) -> Result<usize, E> + 'r;
+/// Blocks that are read before they are replayed, at most: what waits has as many megabytes.
+const AHEAD_BLOCKS: usize = 4;
+const READER: &str = "sf-log-reader";
 
 /// A log that has been read to its end.
 ///
@@ -33,6 +37,16 @@ pub struct Found {
 
 /// Reads a log from `from` on, and hands its units to `replay`. Changes nothing.
 ///
+/// A thread reads ahead, so that neither waits for the other: it looks through the rest of the files, too, while the last units are
+/// replayed. What `replay` refuses comes before what the thread has found behind that.
+///
+/// ```text
+///   READER   block ─▶ block ─▶ … ─▶ no more fits ─▶ evidence ─▶ ends
+///              │ at most AHEAD_BLOCKS     │ closes
+///   CALLER     ▼ replay ─▶ replay ─▶ … ─▶ waits for the reader's end
+///              └─ refuses: drops the channel, and the reader ends at its next block
+/// ```
+///
 /// # Errors
 /// What was acknowledged is not there, the shelf's, and those of `replay`.
 pub fn read<E>(
@@ -41,26 +55,51 @@ pub fn read<E>(
     clean_end: Option<Offset>,
     replay: &mut Replay<'_, E>,
 ) -> Result<Found, RecoverError<E>> {
+    std::thread::scope(|scope| {
+        let (send, receive) = sync_channel(AHEAD_BLOCKS);
+        let reader = std::thread::Builder::new()
+            .name(READER.to_owned())
+            .spawn_scoped(scope, move || read_ahead(shelf, from, clean_end, send))
+            .map_err(|error| JournalError::NoThread { thread: READER, reason: error.to_string() })?;
+        let mut units = Units::default();
+        receive.into_iter().try_for_each(|payload| units.take(&payload, replay))?;
+        let read = reader.join().unwrap_or(Err(JournalError::Panicked { thread: READER }));
+        let mut found = read?;
+        found.recovery.unit_count = units.unit_count();
+        Ok(found)
+    })
+}
+
+/// Sends the payloads of the chain's blocks, in order, until nobody takes them; then looks for evidence of more.
+fn read_ahead(
+    shelf: &dyn Shelf,
+    from: Place,
+    clean_end: Option<Offset>,
+    send: SyncSender<Payload>,
+) -> Result<Found, JournalError> {
     let files = shelf.list().map_err(JournalError::Unreadable)?;
     let candidates: Vec<_> =
         files.into_iter().map(|file| Candidate::look(shelf, file)).collect::<Result<_, _>>()?;
     let mut walk = Walk::new(shelf, from, &candidates);
-    let mut bytes = Bytes::new(from.offset);
+    let mut ends = Ends::new(from.offset);
     let mut step = walk.start()?;
     let has_start = step.is_some();
     while let Some(header) = step {
-        bytes.take(&header, walk.payload(&header)?, replay)?;
-        step = walk.next(&header, &bytes)?;
+        if send.send(ends.take(&header, walk.payload(&header)?)).is_err() {
+            // The caller has an error of its own, and hears of no other.
+            return Err(JournalError::Closed);
+        }
+        step = walk.next(&header, ends.unit_end())?;
     }
-    let missing = Missing { has_start, clean_end, unit_end: bytes.unit_end };
+    drop(send);
+    let missing = Missing { has_start, clean_end, unit_end: ends.unit_end() };
     walk.must_be_all(&missing)?;
     let (chain, checksum) = walk.into_end();
-    let recovery = bytes.into_recovery(from.offset);
     let of_files = candidates.iter().map(|one| one.file.0.max(one.head.map_or(0, |head| head.segment.0)));
     let of_chain = chain.iter().map(|(_, segment, _)| segment.0);
     let greatest = of_files.chain(of_chain).chain([from.segment.0]).max().unwrap_or(0);
     let next_number = u64::from(greatest) + 1;
-    Ok(Found { recovery, candidates, chain, checksum, next_number })
+    Ok(Found { recovery: ends.into_recovery(from.offset), candidates, chain, checksum, next_number })
 }
 
 /// What a log has to have.
@@ -151,7 +190,7 @@ impl<'s> Walk<'s> {
     }
 
     /// The block that follows `last`: behind it, or the first one of a later segment.
-    fn next(&mut self, last: &Header, bytes: &Bytes) -> Result<Option<Header>, JournalError> {
+    fn next(&mut self, last: &Header, unit_end: Offset) -> Result<Option<Header>, JournalError> {
         let log = self.from.log;
         let checksum = self.checksum;
         let (index, reader) = self.open.as_mut().expect("a block has been found");
@@ -167,7 +206,7 @@ impl<'s> Walk<'s> {
             header.log == log
                 && header.segment > last.segment
                 && header.chain == checksum
-                && (header.offset == last.end() || header.offset == bytes.unit_end)
+                && (header.offset == last.end() || header.offset == unit_end)
         };
         let claimed = |candidate: &&Candidate| candidate.first.is_some_and(|first| fits(&first));
         let mut others: Vec<_> = self.candidates.iter().enumerate().filter(|(_, one)| claimed(one)).collect();
@@ -227,68 +266,5 @@ impl<'s> Walk<'s> {
 
     fn into_end(self) -> (Vec<(ShelfNumber, SegmentNumber, u64)>, u32) {
         (self.chain, self.checksum)
-    }
-}
-
-/// The stream's bytes, unit by unit.
-struct Bytes {
-    /// Behind the last whole unit: everything before it has been handed over.
-    unit_end: Offset,
-    /// What is there of the unit that begins at `unit_end`.
-    begun: Vec<u8>,
-    unit_count: u64,
-    block_count: u64,
-    is_clean: bool,
-}
-
-impl Bytes {
-    fn new(at: Offset) -> Bytes {
-        Bytes { unit_end: at, begun: Vec::new(), unit_count: 0, block_count: 0, is_clean: false }
-    }
-
-    fn take<E>(
-        &mut self,
-        header: &Header,
-        payload: &[u8],
-        replay: &mut Replay<'_, E>,
-    ) -> Result<(), RecoverError<E>> {
-        self.block_count += 1;
-        self.is_clean = header.kind == Kind::End;
-        // A later start has cut off what was there of a unit.
-        if header.offset == self.unit_end {
-            self.begun.clear();
-        }
-        // Only the first block has bytes from before the cut.
-        let skipped = if self.begun.is_empty() { self.unit_end.since(header.offset) } else { 0 };
-        let skipped = (skipped as usize).min(payload.len());
-        let ended = (header.last_end as usize).max(skipped);
-        let (whole, rest) = (&payload[skipped..ended], &payload[ended..]);
-        if !whole.is_empty() {
-            let at = self.unit_end;
-            let fail = |source| RecoverError::Replay { at, source };
-            let count = if self.begun.is_empty() {
-                replay(at, whole).map_err(fail)?
-            } else {
-                self.begun.extend_from_slice(whole);
-                replay(at, &self.begun).map_err(fail)?
-            };
-            self.unit_count += count as u64;
-            self.unit_end = self.unit_end.plus((self.begun.len().max(whole.len())) as u64);
-            self.begun.clear();
-        }
-        self.begun.extend_from_slice(rest);
-        Ok(())
-    }
-
-    fn into_recovery(self, begin: Offset) -> Recovery {
-        Recovery {
-            begin,
-            end: self.unit_end,
-            replayed_bytes: self.unit_end.since(begin),
-            unit_count: self.unit_count,
-            block_count: self.block_count,
-            torn_bytes: self.begun.len() as u64,
-            is_clean: self.is_clean,
-        }
     }
 }

@@ -10,7 +10,7 @@ use stillframe_pagepool::device::Shelf;
 use stillframe_pagepool::PAGE_SIZE;
 
 use crate::block::BLOCK_MAX_BYTES;
-use crate::chain::{self, Replay};
+use crate::chain;
 use crate::error::{JournalError, RecoverError};
 use crate::files::{Files, Role};
 use crate::helpers;
@@ -23,6 +23,7 @@ use crate::report::{JournalReport, Recovery};
 use crate::seams::{Piece, Watcher};
 use crate::shared::{Method, Pulse, Shared, Stats, SyncDesk};
 use crate::tail::{Stop, Tail};
+use crate::units::Replay;
 use crate::writer::Writer;
 
 /// The log of a server: appended to by workers, written by a thread of its own.

@@ -23,6 +23,7 @@ mod scan;
 mod seams;
 mod shared;
 mod tail;
+mod units;
 mod writer;
 
 /// What protocols between threads are made of; the model checker puts its own in the place of these.
@@ -31,10 +32,10 @@ mod sync {
     pub use std::sync::{atomic, Arc};
 }
 
-pub use chain::Replay;
 pub use error::{BodyError, JournalError, RecoverError};
 pub use journal::Journal;
 pub use names::{LogId, Offset, Place, SegmentNumber};
 pub use options::{JournalOptions, SyncMethod, SyncPolicy};
 pub use report::{JournalReport, Recovery};
 pub use seams::{Body, Piece, Watcher};
+pub use units::Replay;

@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use stillframe_journal::{Journal, JournalOptions, Offset, Piece, Place, SyncMethod, SyncPolicy};
+use stillframe_journal::{
+    Journal, JournalOptions, Offset, Piece, Place, RecoverError, SyncMethod, SyncPolicy,
+};
 use stillframe_pagepool::device::{DirectIo, FileShelf, IoEngine, IoOptions, Shelf};
 use stillframe_testkit::TempDir;
 
@@ -102,4 +104,39 @@ fn a_segment_is_open_once() {
     shelf.remove(to).unwrap();
     assert!(shelf.list().unwrap().is_empty());
     assert!(shelf.open(to).err().is_some_and(|error| error.is_missing()));
+}
+
+/// Nothing is handed over behind what was refused, wherever that is, and the thread that reads ahead ends: it would wait for
+/// ever for room, since more blocks follow than it may read ahead.
+#[test]
+fn a_replay_that_refuses_ends_the_reading() {
+    let dir = TempDir::new("journal-refuses");
+    let shelf = FileShelf::open(dir.path(), io(DirectIo::Auto)).unwrap();
+    let journal_options = options(SyncPolicy::Always, SyncMethod::Fdatasync);
+    let journal = Journal::begin(Arc::new(shelf), Offset(0), journal_options, Arc::new(())).unwrap();
+    let place = journal.cut();
+    for unit in 0..12_u8 {
+        let end = append(&journal, &[unit; 3000]);
+        journal.make_durable(end).unwrap();
+    }
+    drop(journal);
+    let shelf = FileShelf::open_to_read(dir.path(), io(DirectIo::Auto));
+    for refused_at in 0..12_usize {
+        let mut handed_over = Vec::new();
+        let read = Journal::check::<&str>(&shelf, place, None, &mut |at, run| {
+            if handed_over.len() == refused_at * 3000 {
+                return Err("refused");
+            }
+            assert_eq!(at, Offset(handed_over.len() as u64));
+            handed_over.extend_from_slice(run);
+            Ok(1)
+        });
+        match read {
+            Err(RecoverError::Replay { at, source: "refused" }) => {
+                assert_eq!(at, Offset(refused_at as u64 * 3000));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(handed_over.chunks(3000).enumerate().all(|(unit, bytes)| bytes == [unit as u8; 3000]));
+    }
 }
