@@ -6,6 +6,7 @@ mod id;
 pub mod operand;
 mod registry;
 mod row;
+pub mod stream_id;
 mod touch;
 
 pub use error::{CmdError, CmdResult};

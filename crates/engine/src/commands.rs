@@ -29,6 +29,10 @@ mod sorted_set;
 mod sorted_set_combine;
 mod sorted_set_pop;
 mod sorted_set_range;
+mod stream;
+mod stream_info;
+mod stream_range;
+mod stream_read;
 mod string;
 
 mod client;
@@ -72,6 +76,10 @@ static GROUPS: &[&[Command]] = &[
     geo::COMMANDS,
     geo_search::COMMANDS,
     list::COMMANDS,
+    stream::COMMANDS,
+    stream_range::COMMANDS,
+    stream_read::COMMANDS,
+    stream_info::COMMANDS,
     sets::COMMANDS,
     set_combine::COMMANDS,
     blocking::COMMANDS,

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use sha1::{Digest as _, Sha1};
 
+use crate::entries::base_of;
+use crate::entries::block::Block;
 use crate::error::SaveError;
 use crate::rdb::{score_text, CollectionKind, Element};
 use crate::store::Store;
@@ -70,8 +72,19 @@ fn take_element(digest: &mut Digest, element: &Element<'_>) {
         of_pair(score_text(parts.score).as_bytes());
     } else if kind == CollectionKind::List {
         digest.mix(parts.name);
+    } else if kind == CollectionKind::Stream {
+        take_record(digest, parts.name, parts.value);
     } else {
         digest.add(parts.name);
+    }
+}
+
+/// Of a stream its entries.
+fn take_record(digest: &mut Digest, key: &[u8], value: &[u8]) {
+    let Some(base) = base_of(key) else { return };
+    for entry in Block::new(base, value).entries().flatten() {
+        digest.mix(entry.id.to_string().as_bytes());
+        entry.parts.iter().for_each(|part| digest.mix(part));
     }
 }
 

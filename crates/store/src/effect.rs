@@ -1,7 +1,7 @@
 //! What changes in a store, told once, to its listeners.
 
 use crate::blobs::Bytes;
-use crate::{DbId, Deadline, Key, NewValue, UnixMillis};
+use crate::{DbId, Deadline, Key, NewValue, StreamId, UnixMillis};
 
 /// A change. All times are absolute: applied in this order to an empty store whose clock stands still, effects make the
 /// same store again.
@@ -99,6 +99,25 @@ pub enum Change<'a> {
     ItemsRemoved {
         item: Bytes<'a>,
         count: i64,
+    },
+    /// A stream has this entry behind all others now: a field, its value, a field, ...
+    EntryAdded {
+        id: StreamId,
+        parts: &'a [&'a [u8]],
+    },
+    EntryRemoved {
+        id: StreamId,
+    },
+    /// So many entries have gone from a stream's front; `first` is the first now, or there is none.
+    EntriesTrimmed {
+        first: Option<StreamId>,
+        count: u64,
+    },
+    /// A stream says this of itself now.
+    StreamMarked {
+        last: StreamId,
+        added_count: u64,
+        max_deleted: StreamId,
     },
 }
 

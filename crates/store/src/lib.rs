@@ -45,6 +45,7 @@ mod damage;
 mod db;
 pub mod digest;
 mod effect;
+mod entries;
 mod entry;
 mod error;
 mod handle;
@@ -92,6 +93,7 @@ pub use blobs::{Bytes, Duplicate, Given, Incoming, Reach, Sending, SlabNeeds, SE
 pub use damage::{Damage, ScrubCursor};
 pub use db::DbId;
 pub use effect::{Before, Change, Effect, End};
+pub use entries::StreamId;
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, Faults, OpError, OpenError, Refusal, SaveError, TreeError};
 pub use handle::{
@@ -120,9 +122,10 @@ pub use stillframe_pagepool::{
 pub use store::{CheckpointReport, SaveProgress, Store};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
-    CollectionAt, Draw, ElementAhead, ElementCopies, FieldMode, FieldRef, GivenField, HashAt, Insertion,
-    ListAt, NegativeZero, NewElement, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange,
-    SetAt, Setting, SortedSetAt, StringAt, TreesAhead, Upkeep,
+    AddRule, Added, CollectionAt, Draw, ElementAhead, ElementCopies, EntryRange, FieldMode, FieldRef,
+    GivenField, HashAt, Insertion, ListAt, Marks, NegativeZero, NewElement, NewId, OwnedRange, RangeLimit,
+    Rank, ScoreChanges, ScoreRule, ScoredRange, SetAt, Setting, SortedSetAt, StreamAt, StreamInfo, StringAt,
+    TreesAhead, Trim, TrimTo, Upkeep,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use view::View;

@@ -7,7 +7,7 @@ use crate::page::Page;
 /// The longest string value, in bytes (Redis's `proto-max-bulk-len` default).
 pub const MAX_STRING_BYTES: u64 = 512 * 1024 * 1024;
 
-/// What kind of value a key has. Streams are not made yet.
+/// What kind of value a key has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueType {
     String,
@@ -70,6 +70,7 @@ pub enum Encoding {
     IntSet,
     QuickList,
     SkipList,
+    Stream,
 }
 
 impl Encoding {
@@ -89,6 +90,7 @@ impl Encoding {
             Encoding::IntSet => "intset",
             Encoding::QuickList => "quicklist",
             Encoding::SkipList => "skiplist",
+            Encoding::Stream => "stream",
         }
     }
 }

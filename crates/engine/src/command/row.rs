@@ -23,18 +23,20 @@ pub enum Group {
     Server,
     Set,
     SortedSet,
+    Stream,
     String,
     Transactions,
 }
 
 impl Group {
     #[cfg(test)]
-    pub const ALL: [Group; 15] = [
+    pub const ALL: [Group; 16] = [
         Group::String,
         Group::Hash,
         Group::List,
         Group::Set,
         Group::SortedSet,
+        Group::Stream,
         Group::Geo,
         Group::HyperLogLog,
         Group::Generic,
@@ -62,6 +64,7 @@ impl Group {
             Group::Server => "server",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
+            Group::Stream => "stream",
             Group::String => "string",
             Group::Transactions => "transactions",
         }
@@ -116,6 +119,13 @@ impl KeySpec {
     /// The key after a word, from an index on.
     pub const fn after(word: &'static str, from: i32, flags: u32) -> KeySpec {
         let find = Find::Range { last: 0, step: 1, limit: 0 };
+        KeySpec { notes: "", flags, begin: Begin::Keyword { word, from }, find }
+    }
+
+    /// The keys after a word, from an index on, and as many other arguments behind them: a row that has this has a
+    /// [`KeysFn`], too.
+    pub const fn halved(word: &'static str, from: i32, flags: u32) -> KeySpec {
+        let find = Find::Range { last: -1, step: 1, limit: 2 };
         KeySpec { notes: "", flags, begin: Begin::Keyword { word, from }, find }
     }
 

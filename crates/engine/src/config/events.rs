@@ -20,6 +20,7 @@ impl Events {
     pub const SET: Events = Events::class(b's');
     pub const HASH: Events = Events::class(b'h');
     pub const SORTED_SET: Events = Events::class(b'z');
+    pub const STREAM: Events = Events::class(b't');
     pub const EXPIRED: Events = Events::class(b'x');
     pub const EVICTED: Events = Events::class(b'e');
     pub const NEW: Events = Events::class(b'n');

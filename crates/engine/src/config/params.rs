@@ -362,6 +362,10 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.collection_limits.sorted_set_entries = v.number()),
     a("zset-max-listpack-value", "zset-max-ziplist-value", SIZE, "64", Live)
         .to(|s, v| s.collection_limits.sorted_set_value_bytes = v.number()),
+    p("stream-node-max-bytes", SIZE, "4096", Live)
+        .to(|s, v| s.collection_limits.stream_node_bytes = v.number()),
+    p("stream-node-max-entries", LONG, "100", Live)
+        .to(|s, v| s.collection_limits.stream_node_entries = v.number()),
     // What would promise something that is not there.
     p("aclfile", Text, "", OnlyAtStart(NO_ACL)),
     p("activedefrag", Bool, "no", Only(NO_DEFRAGMENTATION)),
@@ -456,8 +460,6 @@ pub static PARAMS: &[Param] = &[
     p("set-max-listpack-value", LONG, "64", Ignored),
     p("set-proc-title", Bool, "yes", IgnoredAtStart),
     p("socket-mark-id", LONG, "0", IgnoredAtStart),
-    p("stream-node-max-bytes", SIZE, "4096", Ignored),
-    p("stream-node-max-entries", LONG, "100", Ignored),
     p("syslog-enabled", Bool, "no", IgnoredAtStart),
     p("syslog-facility", Text, "local0", IgnoredAtStart),
     p("syslog-ident", Text, "redis", IgnoredAtStart),

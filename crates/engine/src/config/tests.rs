@@ -97,8 +97,8 @@ fn errors_name_file_line_and_text() {
     assert!(error(&["/nonexistent/x.conf"]).contains("can't open config file '/nonexistent/x.conf'"));
     assert_eq!(config(&["--replicaof", "no", "one"]).ignored().count(), 0);
     assert_eq!(
-        config(&["--stream-node-max-bytes", "1kb"]).ignored().collect::<Vec<_>>(),
-        ["The directive 'stream-node-max-bytes' has no effect in this server."]
+        config(&["--set-max-listpack-value", "1"]).ignored().collect::<Vec<_>>(),
+        ["The directive 'set-max-listpack-value' has no effect in this server."]
     );
 }
 

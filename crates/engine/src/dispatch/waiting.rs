@@ -67,7 +67,8 @@ pub fn take_or_wait(
     Ok(())
 }
 
-fn wait(ctx: &mut Ctx<'_>, args: &Args<'_>, blocking: &Blocking) {
+/// Lets the client wait; when one of the keys is ready its command is called with these arguments, for that key.
+pub fn wait(ctx: &mut Ctx<'_>, args: &Args<'_>, blocking: &Blocking) {
     let Some(command) = ctx.client.last_command else { return };
     let hash = |index: usize| ctx.key(args, index).hash;
     let mut targets = Vec::new();

@@ -42,6 +42,10 @@ fn event_of(change: &Change<'_>) -> (Events, &'static str) {
         Change::Item { .. } => (Events::LIST, "lset"),
         Change::ItemInserted { .. } => (Events::LIST, "linsert"),
         Change::ItemsRemoved { .. } => (Events::LIST, "lrem"),
+        Change::EntryAdded { .. } => (Events::STREAM, "xadd"),
+        Change::EntryRemoved { .. } => (Events::STREAM, "xdel"),
+        Change::EntriesTrimmed { .. } => (Events::STREAM, "xtrim"),
+        Change::StreamMarked { .. } => (Events::STREAM, "xsetid"),
     }
 }
 

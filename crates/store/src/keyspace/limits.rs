@@ -56,4 +56,8 @@ limits! {
     sorted_set_entries = 128;
     /// `zset-max-listpack-value`
     sorted_set_value_bytes = 64;
+    /// `stream-node-max-bytes`
+    stream_node_bytes = 4096;
+    /// `stream-node-max-entries`
+    stream_node_entries = 100;
 }

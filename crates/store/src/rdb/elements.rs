@@ -15,6 +15,7 @@ use super::intset::Intset;
 use super::kind::{CollectionKind, Element, Parts, RdbValue};
 use super::listpack::Listpack;
 use super::source::Source;
+use super::stream::{self, StreamReader};
 use super::ziplist::Ziplist;
 use super::zipmap::Zipmap;
 use std::io::Read;
@@ -84,6 +85,7 @@ enum Form {
         node: Option<Packed>,
         is_version_2: bool,
     },
+    Stream(Box<StreamReader>),
 }
 
 /// A collection that is being read.
@@ -177,6 +179,7 @@ impl Elements {
             }
             Form::Packed { .. } => self.read_packed(source),
             Form::Nodes { .. } => self.read_node(source),
+            Form::Stream(stream) => stream.next(source, &mut self.name, &mut self.value),
         }
     }
 
@@ -263,6 +266,9 @@ impl Elements {
 impl Form {
     fn begin<R: Read>(source: &mut Source<R>, code: u8, version: u32) -> Result<Form> {
         use collection_type::*;
+        if let Some(revision) = stream::revision_of(code) {
+            return Ok(Form::Stream(Box::new(StreamReader::begin(source, revision)?)));
+        }
         let packed = |packed| Form::Packed { packed, has_deadlines: false };
         Ok(match code {
             SORTED_SET_TEXT => Form::plain(source, Beside::TextScore)?,
@@ -309,7 +315,7 @@ impl Form {
                 let entries_per_element = 1 + beside.into_iter().map(u64::from).sum::<u64>();
                 packed.count().map(|count| count / entries_per_element)
             }
-            Form::Nodes { .. } => None,
+            Form::Nodes { .. } | Form::Stream(_) => None,
         }
     }
 }

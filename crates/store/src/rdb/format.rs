@@ -197,6 +197,10 @@ pub(super) mod collection_type {
     pub const SORTED_SET_ZIPLIST: u8 = 12;
     pub const HASH_ZIPLIST: u8 = 13;
     pub const LIST_QUICKLIST: u8 = 14;
+    /// Of Redis 5, of 7.0, and of 7.2.
+    pub const STREAM: u8 = 15;
+    pub const STREAM_2: u8 = 19;
+    pub const STREAM_3: u8 = 21;
     pub const HASH_LISTPACK: u8 = 16;
     pub const SORTED_SET_LISTPACK: u8 = 17;
     pub const LIST_QUICKLIST_2: u8 = 18;

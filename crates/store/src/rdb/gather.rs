@@ -21,6 +21,7 @@ use super::kind::{Announced, CollectionKind, Counted, Element, Parts};
 use super::listpack::{entry_bytes, ListpackBuilder, HEADER_BYTES};
 use super::output::Output;
 use super::score::{append_score, whole};
+use super::stream::StreamWriter;
 use std::io::Write;
 use std::ops::Range;
 
@@ -174,7 +175,13 @@ struct Gathered {
 enum Form {
     Gathering(Gathered),
     Plain,
-    Nodes { split: Split, node: ListpackBuilder, left_count: u64 },
+    Nodes {
+        split: Split,
+        node: ListpackBuilder,
+        left_count: u64,
+    },
+    /// `None` before the first record.
+    Stream(Option<StreamWriter>),
 }
 
 /// A collection that is being written.
@@ -204,6 +211,10 @@ impl CollectionWriter {
             return Err(WriteError::FieldDeadlines { key: writer.head.key.unwrap_or_default() });
         }
         match announced.node_count() {
+            _ if announced.kind() == CollectionKind::Stream => {
+                writer.put_head(output, collection_type::STREAM_2)?;
+                writer.form = Form::Stream(None);
+            }
             Some(node_count) => {
                 writer.put_head(output, collection_type::LIST_QUICKLIST_2)?;
                 output.put_length(node_count);
@@ -233,6 +244,13 @@ impl CollectionWriter {
             Form::Plain => self.put_plain(output, element)?,
             Form::Nodes { split, node, left_count } => {
                 put_item(output, split, node, left_count, element.parts().name)?;
+            }
+            Form::Stream(stream @ None) => {
+                *stream = Some(StreamWriter::begin(output, element.parts().value)?)
+            }
+            Form::Stream(Some(stream)) => {
+                let Parts { name, value, .. } = element.parts();
+                stream.record(output, (name, value))?;
             }
             Form::Gathering(gathered) => {
                 if gathered.takes(&element.parts(), self.announced.kind(), &self.limits) {
@@ -314,7 +332,8 @@ impl CollectionWriter {
 
     fn end<W: Write>(&mut self, output: &mut Output<W>) -> Result<()> {
         match std::mem::replace(&mut self.form, Form::Plain) {
-            Form::Plain => Ok(()),
+            Form::Plain | Form::Stream(None) => Ok(()),
+            Form::Stream(Some(mut stream)) => stream.end(output),
             Form::Nodes { mut node, mut left_count, .. } => {
                 put_node(output, &mut node, &mut left_count)?;
                 match left_count {

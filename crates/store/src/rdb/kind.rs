@@ -13,6 +13,8 @@ pub enum CollectionKind {
     Set,
     SortedSet,
     Hash,
+    /// Its elements are its records: blocks of entries, and a head.
+    Stream,
 }
 
 impl CollectionKind {
@@ -23,6 +25,7 @@ impl CollectionKind {
             CollectionKind::Set => "set",
             CollectionKind::SortedSet => "sorted set",
             CollectionKind::Hash => "hash",
+            CollectionKind::Stream => "stream",
         }
     }
 
@@ -40,6 +43,7 @@ impl CollectionKind {
                 Some(CollectionKind::Hash)
             }
             HASH_VALKEY if is_valkey(version) => Some(CollectionKind::Hash),
+            STREAM | STREAM_2 | STREAM_3 => Some(CollectionKind::Stream),
             _ => None,
         }
     }
@@ -53,6 +57,7 @@ impl CollectionKind {
             CollectionKind::Set => Element::Member(name),
             CollectionKind::SortedSet => Element::Scored { member: name, score },
             CollectionKind::Hash => Element::Field { field: name, value, deadline },
+            CollectionKind::Stream => Element::Record { key: name, value },
         }
     }
 
@@ -63,7 +68,7 @@ impl CollectionKind {
 
     /// Whether there are a value and a deadline beside a name.
     pub(super) fn has_values(self) -> bool {
-        self == CollectionKind::Hash
+        self == CollectionKind::Hash || self == CollectionKind::Stream
     }
 
     /// Whether there is a score beside a name.
@@ -83,6 +88,7 @@ impl CollectionKind {
             CollectionKind::Set => RdbValue::Set(Vec::new()),
             CollectionKind::SortedSet => RdbValue::SortedSet(Vec::new()),
             CollectionKind::Hash => RdbValue::Hash(Vec::new()),
+            CollectionKind::Stream => RdbValue::Stream(Vec::new()),
         }
     }
 
@@ -94,6 +100,7 @@ impl CollectionKind {
             CollectionKind::SortedSet => collection_type::SORTED_SET,
             CollectionKind::Hash if has_deadlines => collection_type::HASH_DEADLINES,
             CollectionKind::Hash => collection_type::HASH,
+            CollectionKind::Stream => collection_type::STREAM_2,
         }
     }
 
@@ -105,13 +112,14 @@ impl CollectionKind {
             CollectionKind::SortedSet => collection_type::SORTED_SET_LISTPACK,
             CollectionKind::Hash if has_deadlines => collection_type::HASH_LISTPACK_DEADLINES,
             CollectionKind::Hash => collection_type::HASH_LISTPACK,
+            CollectionKind::Stream => collection_type::STREAM_2,
         }
     }
 
     /// Most elements of the form in one container.
     fn small_max_entries(self, limits: &SmallLimits) -> u64 {
         match self {
-            CollectionKind::List => 0,
+            CollectionKind::List | CollectionKind::Stream => 0,
             CollectionKind::Set => limits.set_max_intset_entries,
             CollectionKind::SortedSet => limits.zset_max_listpack_entries,
             CollectionKind::Hash => limits.hash_max_listpack_entries,
@@ -123,7 +131,7 @@ impl CollectionKind {
         let are_within =
             |most_bytes: u64| [parts.name, parts.value].iter().all(|part| part.len() as u64 <= most_bytes);
         match self {
-            CollectionKind::List => false,
+            CollectionKind::List | CollectionKind::Stream => false,
             CollectionKind::Set => parse_canonical(parts.name).is_some(),
             CollectionKind::SortedSet => are_within(limits.zset_max_listpack_value_bytes),
             CollectionKind::Hash => are_within(limits.hash_max_listpack_value_bytes),
@@ -142,6 +150,8 @@ pub enum Element<'a> {
     Scored { member: &'a [u8], score: f64 },
     /// Of a hash. The deadline is in milliseconds since the Unix epoch.
     Field { field: &'a [u8], value: &'a [u8], deadline: Option<i64> },
+    /// Of a stream.
+    Record { key: &'a [u8], value: &'a [u8] },
 }
 
 /// What an element consists of; what its kind does not have is empty, 0 or `None`.
@@ -164,6 +174,7 @@ impl<'a> Element<'a> {
             Element::Member(member) => named(member),
             Element::Scored { member, score } => Parts { score, ..named(member) },
             Element::Field { field, value, deadline } => Parts { value, deadline, ..named(field) },
+            Element::Record { key, value } => Parts { value, ..named(key) },
         }
     }
 
@@ -174,6 +185,7 @@ impl<'a> Element<'a> {
             Element::Member(_) => CollectionKind::Set,
             Element::Scored { .. } => CollectionKind::SortedSet,
             Element::Field { .. } => CollectionKind::Hash,
+            Element::Record { .. } => CollectionKind::Stream,
         }
     }
 
@@ -193,6 +205,8 @@ pub enum RdbValue {
     Set(Vec<Vec<u8>>),
     SortedSet(Vec<(Vec<u8>, f64)>),
     Hash(Vec<HashField>),
+    /// Keys and values of records.
+    Stream(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 /// One key of a dump.
@@ -227,6 +241,9 @@ impl RdbValue {
                 let (field, value) = (field.to_vec(), value.to_vec());
                 fields.push(HashField { field, value, deadline_ms: deadline });
             }
+            (RdbValue::Stream(records), Element::Record { key, value }) => {
+                records.push((key.to_vec(), value.to_vec()));
+            }
             _ => {}
         }
     }
@@ -256,6 +273,9 @@ impl RdbValue {
                     each(Element::Field { field, value, deadline: *deadline_ms })
                 })
             }
+            RdbValue::Stream(records) => {
+                records.iter().try_for_each(|(key, value)| each(Element::Record { key, value }))
+            }
         }
     }
 }
@@ -282,6 +302,9 @@ pub enum Announced {
         /// The least deadline of a field, if one has any.
         least_deadline_ms: Option<i64>,
     },
+    Stream {
+        record_count: u64,
+    },
 }
 
 /// What has been counted of a collection before it is announced.
@@ -304,6 +327,7 @@ impl Announced {
             CollectionKind::Hash => {
                 Announced::Hash { field_count: element_count, is_small, least_deadline_ms }
             }
+            CollectionKind::Stream => Announced::Stream { record_count: element_count },
         }
     }
 
@@ -313,6 +337,7 @@ impl Announced {
             Announced::Set { .. } => CollectionKind::Set,
             Announced::SortedSet { .. } => CollectionKind::SortedSet,
             Announced::Hash { .. } => CollectionKind::Hash,
+            Announced::Stream { .. } => CollectionKind::Stream,
         }
     }
 
@@ -321,6 +346,7 @@ impl Announced {
             Announced::List { item_count, .. } => item_count,
             Announced::Set { member_count, .. } | Announced::SortedSet { member_count, .. } => member_count,
             Announced::Hash { field_count, .. } => field_count,
+            Announced::Stream { record_count } => record_count,
         }
     }
 
@@ -350,7 +376,7 @@ impl Announced {
 
     pub(super) fn may_be_small(&self, limits: &SmallLimits) -> bool {
         let is_small = match *self {
-            Announced::List { .. } => false,
+            Announced::List { .. } | Announced::Stream { .. } => false,
             Announced::Set { is_small, .. }
             | Announced::SortedSet { is_small, .. }
             | Announced::Hash { is_small, .. } => is_small,

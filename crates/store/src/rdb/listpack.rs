@@ -25,6 +25,8 @@ const END: u8 = 0xff;
 const UNKNOWN_COUNT: u16 = u16::MAX;
 pub(super) const HEADER_BYTES: usize = 4 + 2;
 const MAX_BACK_BYTES: usize = 5;
+/// Bytes of one without entries.
+pub(crate) const EMPTY_BYTES: usize = HEADER_BYTES + 1;
 
 /// Longest text that is tried as an integer: "-9223372036854775808".
 const MAX_INTEGER_TEXT_BYTES: usize = 20;
@@ -45,6 +47,10 @@ impl Listpack {
         }
         let announced_count = u16::from_le_bytes(blob.array(source)?);
         Ok(Listpack { blob, announced_count, entry_count: 0 })
+    }
+
+    pub fn length_bytes(&self) -> u64 {
+        self.blob.length_bytes()
     }
 
     /// Number of entries, if it says.
@@ -129,7 +135,7 @@ fn back(length_bytes: u64) -> ([u8; MAX_BACK_BYTES], usize) {
 }
 
 /// Bytes that an entry takes, as [`ListpackBuilder::push`] encodes it.
-pub(super) fn entry_bytes(entry: &[u8]) -> usize {
+pub(crate) fn entry_bytes(entry: &[u8]) -> usize {
     let encoded_bytes = match as_integer(entry) {
         Some(value) => integer_bytes(value),
         None => match entry.len() {
@@ -138,6 +144,12 @@ pub(super) fn entry_bytes(entry: &[u8]) -> usize {
             length => 5 + length,
         },
     };
+    encoded_bytes + back(encoded_bytes as u64).1
+}
+
+/// The same of a number.
+pub(crate) fn number_bytes(value: i64) -> usize {
+    let encoded_bytes = integer_bytes(value);
     encoded_bytes + back(encoded_bytes as u64).1
 }
 
@@ -210,6 +222,12 @@ impl ListpackBuilder {
             }
         }
         self.end_entry(start);
+    }
+
+    /// Appends the entries of another.
+    pub fn append(&mut self, other: &ListpackBuilder) {
+        self.bytes.extend_from_slice(&other.bytes[HEADER_BYTES..]);
+        self.entry_count += other.entry_count;
     }
 
     fn end_entry(&mut self, start: usize) {

@@ -3,8 +3,8 @@
 //! It knows bytes, not the store: the reader yields [`Entry`] after [`Entry`], the writer takes them. Neither holds more
 //! than it is asked to: a long string goes through both in pieces, compressed or not, and a collection element by element,
 //! whatever it is encoded as. Read are versions 1 to 12 (Redis up to 8.2, Valkey 8) and Valkey's own 80 and 81 (Valkey 9),
-//! written is version 10 (Redis 7.0), or 12 (Redis 7.4), which has forms for deadlines of a hash's fields. Streams and
-//! values of modules are named in an error, or passed over on request.
+//! written is version 10 (Redis 7.0), or 12 (Redis 7.4), which has forms for deadlines of a hash's fields. Values of
+//! modules are named in an error, or passed over on request.
 //!
 //! Layout of a dump, after `rdb.c` and `rdb.h` of Redis 7.0:
 //!
@@ -29,6 +29,7 @@
 //!  9 to 13     zipmap, ziplist, intset, ziplist, ziplist     hash, list, set, sorted set, hash
 //! 14 18        count { ziplist }, count { kind node }        list; a node is a listpack or a plain item
 //! 16 17 20     listpack                                      hash, sorted set, set
+//! 15 19 21     see `stream.rs`                                stream of Redis 5, of 7.0, of 7.2
 //! 22 Redis     count { deadline string string }              hash of a preview of 7.4, deadlines absolute
 //! 22 Valkey    count { string string deadline:8 LE }         hash of Valkey 9; -1 is no deadline
 //! 23 25        [least:8 LE] listpack of threes               hash of 7.4, its preview without the least deadline
@@ -56,6 +57,7 @@ mod reader;
 mod score;
 mod skip;
 mod source;
+mod stream;
 mod writer;
 mod ziplist;
 mod zipmap;
@@ -68,6 +70,10 @@ pub use format::{
 pub use gather::{ListNodes, Tally};
 pub use kind::{Announced, CollectionKind, Element, Entry, HashField, Parts, RdbValue};
 pub use libraries::{dump_libraries, open_libraries};
+pub(crate) use listpack::{
+    entry_bytes as listpack_entry_bytes, number_bytes as listpack_number_bytes,
+    EMPTY_BYTES as LISTPACK_EMPTY_BYTES,
+};
 pub use lzf::Compressor;
 pub use payload::{
     dump_string, open_gathered, open_payload, open_unchecked_payload, parse_payload, LongPayload, Payload,

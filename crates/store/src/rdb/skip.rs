@@ -19,8 +19,6 @@ mod module_opcode {
 /// How a type is laid out behind its key.
 #[derive(Clone, Copy)]
 enum Layout {
-    /// A stream, of revision 1 (Redis 5), 2 (7.0) or 3 (7.2).
-    Stream(u8),
     Module2,
     Unknowable,
 }
@@ -41,9 +39,6 @@ impl OtherType {
         let (family, encoding, layout) = match code {
             TYPE_MODULE_1 => ("module", "version 1", Unknowable),
             7 => ("module", "version 2", Module2),
-            15 => ("stream", "listpacks", Stream(1)),
-            19 => ("stream", "listpacks 2", Stream(2)),
-            21 => ("stream", "listpacks 3", Stream(3)),
             TYPE_PATH_HASH if is_valkey(version) => ("path hash", "paths", Unknowable),
             _ => return None,
         };
@@ -58,7 +53,6 @@ impl OtherType {
     /// Passes over a value of this type. The caller has asked `can_be_skipped`.
     pub fn skip<R: Read>(self, source: &mut Source<R>) -> Result<()> {
         match self.layout {
-            Layout::Stream(revision) => skip_stream(source, revision),
             Layout::Module2 => {
                 source.count()?;
                 skip_module_fields(source)
@@ -66,50 +60,6 @@ impl OtherType {
             Layout::Unknowable => Err(ReadErrorKind::BadModuleData),
         }
     }
-}
-
-/// Reads a count and calls `each` as often. Every call consumes input, so the file's end bounds the loop.
-fn repeat<R: Read>(source: &mut Source<R>, mut each: impl FnMut(&mut Source<R>) -> Result<()>) -> Result<()> {
-    for _ in 0..source.count()? {
-        each(source)?;
-    }
-    Ok(())
-}
-
-fn skip_stream<R: Read>(source: &mut Source<R>, revision: u8) -> Result<()> {
-    // Listpacks, each under the ID of its first entry.
-    repeat(source, |source| {
-        source.skip_string()?;
-        source.skip_string()
-    })?;
-    // Length and last ID; then first ID, greatest deleted ID and the count of entries ever added.
-    let counter_count = if revision >= 2 { 3 + 5 } else { 3 };
-    skip_counts(source, counter_count)?;
-    repeat(source, |source| skip_consumer_group(source, revision))
-}
-
-fn skip_counts<R: Read>(source: &mut Source<R>, count: u32) -> Result<()> {
-    for _ in 0..count {
-        source.count()?;
-    }
-    Ok(())
-}
-
-fn skip_consumer_group<R: Read>(source: &mut Source<R>, revision: u8) -> Result<()> {
-    source.skip_string()?;
-    // Last delivered ID; then the count of entries read.
-    skip_counts(source, if revision >= 2 { 3 } else { 2 })?;
-    // Pending entries: ID, delivery time, delivery count.
-    repeat(source, |source| {
-        source.skip(16 + 8)?;
-        source.count().map(drop)
-    })?;
-    // Consumers: name, seen time, from revision 3 active time, IDs of their pending entries.
-    repeat(source, |source| {
-        source.skip_string()?;
-        source.skip(if revision >= 3 { 16 } else { 8 })?;
-        repeat(source, |source| source.skip(16))
-    })
 }
 
 /// Passes over the fields of a module's value or auxiliary data, to their end mark.

@@ -9,14 +9,21 @@
 //! The clock stands at 0: nothing expires but by the stream's own DEL and HDEL. What is changed has the cause `Load`: no encoder
 //! makes units of it.
 
+use smallvec::SmallVec;
+
 use crate::entry::{Deadline, NewValue};
 use crate::error::OpError;
 use crate::step::Cause;
 use crate::store::Store;
-use crate::stream::command::{self, Command, Malformed, OfElements, OfList, Placed, Script};
-use crate::types::{FieldMode, Insertion, NegativeZero, ScoreRule, Setting};
+use crate::stream::command::{self, Command, Malformed, OfElements, OfList, OfStream, Placed, Script};
+use crate::types::{
+    AddRule, Added, FieldMode, Insertion, Marks, NegativeZero, NewId, ScoreRule, Setting, Trim, TrimTo,
+};
 use crate::worker::Worker;
-use crate::DbId;
+use crate::{DbId, Key};
+
+/// Units whose keys are brought into the cache together.
+const BATCH_UNITS: usize = 16;
 
 /// Why a unit was not run, or not to its end.
 #[derive(thiserror::Error, Debug)]
@@ -55,6 +62,12 @@ impl From<OpError> for Stopped {
     }
 }
 
+/// How much of several units has been run.
+pub(super) struct Applied {
+    pub byte_count: usize,
+    pub unit_count: usize,
+}
+
 /// Runs units in their order; see the module.
 pub struct Applier {
     worker: Worker,
@@ -77,27 +90,63 @@ impl Applier {
     /// # Errors
     /// [`ApplyError`]. After `Refused` and `Differs` a part of the unit may have been run, and every later unit is refused.
     pub fn apply(&mut self, unit: &[u8]) -> Result<(), ApplyError> {
-        self.run_script(&command::script(unit, self.db)?)
+        self.run_script(&command::script(unit, self.db)?, None)
     }
 
-    /// Runs the first of several units, and returns how many bytes it has.
+    /// Runs the first of these units, as many as are looked up together.
     ///
     /// # Errors
-    /// Those of [`Applier::apply`].
-    pub(super) fn apply_first(&mut self, units: &[u8]) -> Result<usize, ApplyError> {
-        let script = command::first(units, self.db)?;
-        self.run_script(&script)?;
-        Ok(script.len)
+    /// Those of [`Applier::apply`]; units before the one that fails have been run.
+    pub(super) fn apply_some(&mut self, units: &[u8]) -> Result<Applied, ApplyError> {
+        let (mut byte_count, mut db) = (0, self.db);
+        let mut batch: SmallVec<[Script<'_>; BATCH_UNITS]> = SmallVec::new();
+        while byte_count < units.len() && batch.len() < BATCH_UNITS {
+            match command::first(&units[byte_count..], db) {
+                Ok(script) => {
+                    (byte_count, db) = (byte_count + script.len, script.db);
+                    batch.push(script);
+                }
+                // Those before it are run first; the next call comes to it again.
+                Err(_) if !batch.is_empty() => break,
+                Err(malformed) => return Err(malformed.into()),
+            }
+        }
+        let keys = self.keys_ahead(&batch);
+        for (script, found) in batch.iter().zip(&keys) {
+            self.run_script(script, found.map(|(_, key)| key))?;
+        }
+        Ok(Applied { byte_count, unit_count: batch.len() })
     }
 
-    fn run_script(&mut self, script: &Script<'_>) -> Result<(), ApplyError> {
+    /// The keys of units of one command each, brought into the cache: each stage for all before the next.
+    fn keys_ahead<'u>(&self, batch: &[Script<'u>]) -> SmallVec<[Option<(DbId, Key<'u>)>; BATCH_UNITS]> {
+        let database_count = self.worker.store().database_count();
+        let key_of = |script: &Script<'u>| match &script.commands[..] {
+            [Placed { db: Some(db), command, .. }] if db.0 < database_count => {
+                command.first_key().map(|key| (*db, self.worker.key(key).to_be_written(true)))
+            }
+            _ => None,
+        };
+        let mut keys: SmallVec<[_; BATCH_UNITS]> = batch.iter().map(key_of).collect();
+        let ahead = self.worker.prefetch();
+        keys.iter_mut().flatten().for_each(|(db, key)| ahead.node(*db, key));
+        keys.iter().flatten().for_each(|(_, key)| ahead.child(key));
+        keys.iter_mut().flatten().for_each(|(db, key)| ahead.leaf(*db, key));
+        keys.iter_mut().flatten().for_each(|(_, key)| ahead.slots(key));
+        keys.iter_mut().flatten().for_each(|(_, key)| ahead.record(key));
+        keys.iter().flatten().for_each(|(_, key)| ahead.value(key));
+        keys
+    }
+
+    /// `found`: the first key of the only command, as looked up ahead.
+    fn run_script(&mut self, script: &Script<'_>, found: Option<Key<'_>>) -> Result<(), ApplyError> {
         if self.has_ended {
             return Err(ApplyError::Ended);
         }
         script.commands.iter().try_for_each(|placed| self.check_databases(placed))?;
         match &script.commands[..] {
             [] => {}
-            [single] => self.run(single)?,
+            [single] => self.run(single, found)?,
             several => self.run_alone(several)?,
         }
         self.db = script.db;
@@ -122,15 +171,15 @@ impl Applier {
     fn run_alone(&mut self, commands: &[Placed<'_>]) -> Result<(), ApplyError> {
         let _alone = self.worker.stop_others().map_err(ApplyError::NotAlone)?;
         self.worker.steps().begin();
-        let ended = commands.iter().try_for_each(|placed| self.run(placed));
+        let ended = commands.iter().try_for_each(|placed| self.run(placed, None));
         self.worker.steps().end();
         ended
     }
 
-    fn run(&mut self, placed: &Placed<'_>) -> Result<(), ApplyError> {
+    fn run(&mut self, placed: &Placed<'_>, found: Option<Key<'_>>) -> Result<(), ApplyError> {
         // A command has a database unless it names its own.
         let db = placed.db.unwrap_or(DbId(0));
-        let stopped = match run(&mut self.worker, db, &placed.command) {
+        let stopped = match run(&mut self.worker, db, &placed.command, found) {
             Ok(()) => return Ok(()),
             Err(stopped) => stopped,
         };
@@ -152,15 +201,19 @@ fn expect(is_there: bool, what: &'static str) -> Result<(), Stopped> {
     }
 }
 
-fn run(worker: &mut Worker, db: DbId, command: &Command<'_>) -> Result<(), Stopped> {
+fn run(worker: &mut Worker, db: DbId, command: &Command<'_>, found: Option<Key<'_>>) -> Result<(), Stopped> {
+    let key_of = |worker: &Worker, bytes| found.unwrap_or_else(|| worker.key(bytes));
     match *command {
-        Command::Set { key, value, deadline } => set(worker, (db, key), value, deadline)?,
+        Command::Set { key, value, deadline } => {
+            let key = key_of(worker, key);
+            set(worker, (db, &key), value, deadline)?;
+        }
         Command::WriteRange { key, offset, bytes } => {
-            let key = worker.key(key);
+            let key = key_of(worker, key);
             worker.string_at(db, &key).write_range(offset, bytes)?;
         }
         Command::SetDeadline { key, deadline } => {
-            let key = worker.key(key);
+            let key = key_of(worker, key);
             expect(worker.set_deadline(db, &key, deadline)?, NO_KEY)?;
         }
         Command::Delete { ref keys } => {
@@ -189,39 +242,47 @@ fn run(worker: &mut Worker, db: DbId, command: &Command<'_>) -> Result<(), Stopp
             expect(worker.libraries().remove(name)?, "there is no such library")?;
         }
         Command::RemoveLibraries => drop(worker.libraries().clear()?),
-        Command::Elements { key, ref change } => run_on_elements(worker, (db, key), change)?,
-        Command::List { key, ref change } => run_on_list(worker, (db, key), change)?,
+        Command::Elements { key, ref change } => {
+            let key = key_of(worker, key);
+            run_on_elements(worker, (db, &key), change)?;
+        }
+        Command::List { key, ref change } => {
+            let key = key_of(worker, key);
+            run_on_list(worker, (db, &key), change)?;
+        }
+        Command::Stream { key, ref change } => {
+            let key = key_of(worker, key);
+            run_on_stream(worker, (db, &key), change)?;
+        }
     }
     Ok(())
 }
 
 fn run_on_elements(
     worker: &mut Worker,
-    (db, key): (DbId, &[u8]),
+    (db, key): (DbId, &Key<'_>),
     change: &OfElements<'_>,
 ) -> Result<(), OpError> {
-    let key = worker.key(key);
     match change {
         OfElements::SetFields(pairs) => {
-            worker.hash_at(db, &key).set(pairs, FieldMode::All, Deadline::Clear).map(drop)
+            worker.hash_at(db, key).set(pairs, FieldMode::All, Deadline::Clear).map(drop)
         }
-        OfElements::RemoveFields(fields) => worker.hash_at(db, &key).remove(fields).map(drop),
+        OfElements::RemoveFields(fields) => worker.hash_at(db, key).remove(fields).map(drop),
         OfElements::SetDeadline { deadline, fields } => {
-            worker.hash_at(db, &key).set_deadline(fields, *deadline).map(drop)
+            worker.hash_at(db, key).set_deadline(fields, *deadline).map(drop)
         }
-        OfElements::AddMembers(members) => worker.set_at(db, &key).add(members).map(drop),
-        OfElements::RemoveMembers(members) => worker.set_at(db, &key).remove(members).map(drop),
+        OfElements::AddMembers(members) => worker.set_at(db, key).add(members).map(drop),
+        OfElements::RemoveMembers(members) => worker.set_at(db, key).remove(members).map(drop),
         OfElements::PutScored(scored) => {
             let rule = ScoreRule { negative_zero: NegativeZero::Kept, ..ScoreRule::default() };
-            worker.sorted_set_at(db, &key).put(scored, &rule).map(drop)
+            worker.sorted_set_at(db, key).put(scored, &rule).map(drop)
         }
-        OfElements::RemoveScored(members) => worker.sorted_set_at(db, &key).remove(members).map(drop),
+        OfElements::RemoveScored(members) => worker.sorted_set_at(db, key).remove(members).map(drop),
     }
 }
 
-fn run_on_list(worker: &mut Worker, (db, key): (DbId, &[u8]), change: &OfList<'_>) -> Result<(), Stopped> {
-    let key = worker.key(key);
-    let mut list = worker.list_at(db, &key);
+fn run_on_list(worker: &mut Worker, (db, key): (DbId, &Key<'_>), change: &OfList<'_>) -> Result<(), Stopped> {
+    let mut list = worker.list_at(db, key);
     match *change {
         OfList::Push { end, ref items } => list.push(end, items, false).map(drop)?,
         OfList::Pop { end } => expect(list.pop(end, 1, |_| (), |_| ())?, NO_KEY)?,
@@ -241,19 +302,45 @@ fn run_on_list(worker: &mut Worker, (db, key): (DbId, &[u8]), change: &OfList<'_
     Ok(())
 }
 
+fn run_on_stream(
+    worker: &mut Worker,
+    (db, key): (DbId, &Key<'_>),
+    change: &OfStream<'_>,
+) -> Result<(), Stopped> {
+    let mut stream = worker.stream_at(db, key);
+    match *change {
+        OfStream::Add { id, ref parts } => {
+            let added = stream.add(NewId::Exact(id), parts, &AddRule::default())?;
+            expect(matches!(added, Added::Done { .. }), "the stream has a greater ID")?;
+        }
+        OfStream::Remove(ref ids) => {
+            let removed_count = stream.remove(ids)?;
+            expect(removed_count == ids.len() as u64, "the stream has not these entries")?;
+        }
+        OfStream::TrimTo(first) => {
+            let to = first.map_or(TrimTo::Length(0), TrimTo::Id);
+            expect(stream.trim(&Trim { to, approximately: None })? > 0, "the stream has no such entries")?;
+        }
+        OfStream::Mark { last, added_count, max_deleted } => {
+            let marks = Marks { last, added_count, max_deleted };
+            expect(stream.set_marks(|_, _| Some(marks))?, NO_KEY)?;
+        }
+    }
+    Ok(())
+}
+
 /// A number is kept as one, as Redis does.
 fn set(
     worker: &mut Worker,
-    (db, key): (DbId, &[u8]),
+    (db, key): (DbId, &Key<'_>),
     value: &[u8],
     deadline: Deadline,
 ) -> Result<(), Stopped> {
-    let key = worker.key(key);
     let number = command::number(value).filter(|number| number.to_string().as_bytes() == value);
     let value = number.map_or(NewValue::Bytes { bytes: value, raw: false }, NewValue::Int);
     match deadline {
-        Deadline::At(deadline) => worker.set_until(db, &key, value, deadline)?,
-        other => worker.set(db, &key, value, other)?,
+        Deadline::At(deadline) => worker.set_until(db, key, value, deadline)?,
+        other => worker.set(db, key, value, other)?,
     };
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use stillframe_journal::{Journal, JournalError, Place, RecoverError, Recovery};
 
-use super::apply::{Applier, ApplyError};
+use super::apply::{Applied, Applier, ApplyError};
 use crate::error::OpenError;
 use crate::log::{journal_options, LogHome};
 use crate::store::Store;
@@ -79,7 +79,7 @@ impl UnreadLog {
         let mut replayed = Replayed::default();
         let mut applier = Applier::new(&self.store);
         let mut run = |_, units: &[u8]| {
-            let count = apply_all(&mut applier, units)?;
+            let count = for_all_units(units, |units| applier.apply_some(units).map_err(Stopped::Apply))?;
             replayed.byte_count += units.len() as u64;
             replayed.unit_count += count as u64;
             if go_on(replayed) {
@@ -113,10 +113,10 @@ impl UnreadLog {
 pub(crate) fn check_log(home: &LogHome, from: Place) -> Result<Recovery, OpenError> {
     let mut db = None;
     let mut read = |_, units: &[u8]| {
-        for_each_unit(units, |units| {
+        for_all_units(units, |units| {
             let script = command::first(units, db).map_err(Stopped::Malformed)?;
             db = script.db;
-            Ok(script.len)
+            Ok(Applied { byte_count: script.len, unit_count: 1 })
         })
     };
     read_only(home, from, &mut read)
@@ -132,21 +132,18 @@ fn read_only(
     Journal::check(&*shelf, from, None, run).map_err(open_error)
 }
 
-fn apply_all(applier: &mut Applier, units: &[u8]) -> Result<usize, Stopped> {
-    for_each_unit(units, |units| applier.apply_first(units).map_err(Stopped::Apply))
-}
-
-/// Returns how many units there were. `f` says how many bytes the first one has.
-fn for_each_unit(
+/// Returns how many units there were. `f` says how much of them, from the first on, it has taken.
+fn for_all_units(
     mut units: &[u8],
-    mut f: impl FnMut(&[u8]) -> Result<usize, Stopped>,
+    mut f: impl FnMut(&[u8]) -> Result<Applied, Stopped>,
 ) -> Result<usize, Stopped> {
-    let mut unit_count = 0;
+    let mut total_count = 0;
     while !units.is_empty() {
-        units = &units[f(units)?..];
-        unit_count += 1;
+        let Applied { byte_count, unit_count } = f(units)?;
+        units = &units[byte_count..];
+        total_count += unit_count;
     }
-    Ok(unit_count)
+    Ok(total_count)
 }
 
 fn open_error(error: RecoverError<Stopped>) -> OpenError {

@@ -8,7 +8,7 @@ use crate::effect::End;
 use crate::entry::Deadline;
 use crate::library::library_name;
 use crate::value::MAX_STRING_BYTES;
-use crate::{DbId, UnixMillis};
+use crate::{DbId, StreamId, UnixMillis};
 
 /// A command has no more words; Redis's own limit.
 const WORDS_MAX: u64 = 1 << 20;
@@ -122,12 +122,26 @@ pub(crate) enum Command<'a> {
     Swap { a: DbId, b: DbId },
     Elements { key: &'a [u8], change: OfElements<'a> },
     List { key: &'a [u8], change: OfList<'a> },
+    Stream { key: &'a [u8], change: OfStream<'a> },
     SetLibrary { name: String, source: &'a [u8] },
     RemoveLibrary { name: &'a str },
     RemoveLibraries,
 }
 
-impl Command<'_> {
+impl<'a> Command<'a> {
+    /// The key that is looked up before all else; `None` of what names several, or none.
+    pub fn first_key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Command::Set { key, .. } | Command::WriteRange { key, .. } | Command::SetDeadline { key, .. } => {
+                Some(key)
+            }
+            Command::Elements { key, .. } | Command::List { key, .. } | Command::Stream { key, .. } => {
+                Some(key)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is the same in whatever database.
     fn is_anywhere(&self) -> bool {
         matches!(
@@ -161,6 +175,23 @@ pub(crate) enum OfList<'a> {
     SetItem { index: i64, item: &'a [u8] },
     Insert { is_before: bool, pivot: &'a [u8], item: &'a [u8] },
     RemoveItems { count: i64, item: &'a [u8] },
+}
+
+/// What becomes of a stream.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum OfStream<'a> {
+    Add {
+        id: StreamId,
+        parts: Many<'a>,
+    },
+    Remove(Vec<StreamId>),
+    /// `None`: all entries go.
+    TrimTo(Option<StreamId>),
+    Mark {
+        last: StreamId,
+        added_count: u64,
+        max_deleted: StreamId,
+    },
 }
 
 type Many<'a> = Vec<&'a [u8]>;
@@ -278,6 +309,7 @@ fn command<'a>(name: &[u8], words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
         (b"MOVE" | b"COPY" | b"FLUSHDB" | b"SWAPDB", _) => Err(COUNT),
         (name, &[key, ref rest @ ..]) => match of_elements(name, rest)? {
             Some(change) => Ok(Command::Elements { key, change }),
+            None if name.starts_with(b"X") => Ok(Command::Stream { key, change: of_stream(name, rest)? }),
             None => Ok(Command::List { key, change: of_list(name, rest)? }),
         },
         _ => Err(None),
@@ -353,6 +385,32 @@ fn of_list<'a>(name: &[u8], words: &[&'a [u8]]) -> Result<OfList<'a>, Wrong> {
         }
         _ => Err(None),
     }
+}
+
+fn of_stream<'a>(name: &[u8], words: &[&'a [u8]]) -> Result<OfStream<'a>, Wrong> {
+    match (name, words) {
+        (b"XADD", &[id, ref parts @ ..]) if !parts.is_empty() && parts.len() % 2 == 0 => {
+            Ok(OfStream::Add { id: entry_id(id)?, parts: parts.to_vec() })
+        }
+        (b"XDEL", [_, ..]) => {
+            Ok(OfStream::Remove(words.iter().map(|id| entry_id(id)).collect::<Result<_, _>>()?))
+        }
+        (b"XTRIM", &[b"MINID", b"=", id]) => Ok(OfStream::TrimTo(Some(entry_id(id)?))),
+        (b"XTRIM", [b"MAXLEN", b"=", b"0"]) => Ok(OfStream::TrimTo(None)),
+        (b"XSETID", &[last, b"ENTRIESADDED", count, b"MAXDELETEDID", id]) => Ok(OfStream::Mark {
+            last: entry_id(last)?,
+            added_count: digits(count).ok_or(NUMBER)?,
+            max_deleted: entry_id(id)?,
+        }),
+        (b"XADD" | b"XDEL" | b"XTRIM" | b"XSETID", _) => Err(COUNT),
+        _ => Err(None),
+    }
+}
+
+fn entry_id(word: &[u8]) -> Result<StreamId, Wrong> {
+    let dash = word.iter().position(|byte| *byte == b'-').ok_or(NUMBER)?;
+    let (ms, seq) = (digits(&word[..dash]), digits(&word[dash + 1..]));
+    Ok(StreamId { ms: ms.ok_or(NUMBER)?, seq: seq.ok_or(NUMBER)? })
 }
 
 /// Behind `FIELDS` and their number.

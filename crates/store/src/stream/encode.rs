@@ -22,7 +22,7 @@ use crate::error::OpError;
 use crate::listener::{Ear, Listener};
 use crate::rdb::score_text;
 use crate::step::{Cause, Position, Step, WorkerId};
-use crate::DbId;
+use crate::{DbId, StreamId};
 
 /// Workers whose units are looked for under one lock are few.
 const SHARD_COUNT: usize = 32;
@@ -285,7 +285,50 @@ fn element(to: &mut Building, (db, key): (DbId, &[u8]), change: Change<'_>) {
         Change::ItemsRemoved { item, count } => {
             to.one(Some(db), b"LREM", &[key.into(), Word::Number(count), Word::Bytes(item)]);
         }
+        Change::EntryAdded { id, parts } => {
+            let id = id.to_string();
+            let mut words: SmallVec<[Word<'_>; 8]> = SmallVec::new();
+            words.extend([key.into(), id.as_bytes().into()]);
+            words.extend(parts.iter().map(|part| Word::from(*part)));
+            to.one(Some(db), b"XADD", &words);
+        }
+        Change::EntryRemoved { id } => many(Many::EntryRemove, &[id.to_string().as_bytes().into()]),
+        Change::EntriesTrimmed { first, .. } => trimmed(to, (db, key), first),
+        Change::StreamMarked { last, added_count, max_deleted } => {
+            marked(to, (db, key), last, added_count, max_deleted);
+        }
     }
+}
+
+fn trimmed(to: &mut Building, (db, key): (DbId, &[u8]), first: Option<StreamId>) {
+    let (equals, zero): (&[u8], &[u8]) = (b"=", b"0");
+    let (by, to_id) = match first {
+        Some(first) => (&b"MINID"[..], first.to_string()),
+        None => (&b"MAXLEN"[..], String::new()),
+    };
+    let to_id = if first.is_some() { to_id.as_bytes() } else { zero };
+    to.one(Some(db), b"XTRIM", &[key.into(), by.into(), equals.into(), to_id.into()]);
+}
+
+fn marked(
+    to: &mut Building,
+    (db, key): (DbId, &[u8]),
+    last: StreamId,
+    added_count: u64,
+    max_deleted: StreamId,
+) {
+    let (last, max_deleted) = (last.to_string(), max_deleted.to_string());
+    let (added, deleted): (&[u8], &[u8]) = (b"ENTRIESADDED", b"MAXDELETEDID");
+    let count = Word::Number(i64::try_from(added_count).unwrap_or(i64::MAX));
+    let words = [
+        key.into(),
+        last.as_bytes().into(),
+        added.into(),
+        count,
+        deleted.into(),
+        max_deleted.as_bytes().into(),
+    ];
+    to.one(Some(db), b"XSETID", &words);
 }
 
 fn pop(to: &mut Building, (db, key): (DbId, &[u8]), end: End, item_count: u64) {

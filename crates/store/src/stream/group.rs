@@ -32,6 +32,7 @@ pub(super) enum Many {
     ScoredAdd,
     ScoredRemove,
     Push(End),
+    EntryRemove,
 }
 
 impl Many {
@@ -48,6 +49,7 @@ impl Many {
             Many::ScoredRemove => b"ZREM",
             Many::Push(End::Left) => b"LPUSH",
             Many::Push(End::Right) => b"RPUSH",
+            Many::EntryRemove => b"XDEL",
         }
     }
 }

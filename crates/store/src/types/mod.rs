@@ -13,6 +13,7 @@ mod packed;
 mod set;
 mod size;
 mod sorted_set;
+mod stream;
 mod string;
 #[cfg(test)]
 mod string_tests;
@@ -30,5 +31,6 @@ pub use set::SetAt;
 pub use sorted_set::{
     NegativeZero, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, SortedSetAt,
 };
+pub use stream::{AddRule, Added, EntryRange, Marks, NewId, StreamAt, StreamInfo, Trim, TrimTo};
 pub use string::StringAt;
 pub use upkeep::Upkeep;

@@ -24,8 +24,14 @@ const FORM_MASK: u8 = 3;
 const TIMED: u8 = 1 << 2;
 const ENCODING_SHIFT: u32 = 4;
 
-const ENCODINGS: [Encoding; 5] =
-    [Encoding::ListPack, Encoding::HashTable, Encoding::IntSet, Encoding::QuickList, Encoding::SkipList];
+const ENCODINGS: [Encoding; 6] = [
+    Encoding::ListPack,
+    Encoding::HashTable,
+    Encoding::IntSet,
+    Encoding::QuickList,
+    Encoding::SkipList,
+    Encoding::Stream,
+];
 
 /// Whether the body with this first byte refers to other pages.
 #[inline(always)]
@@ -170,6 +176,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Collection::parse(&[5 << ENCODING_SHIFT]), None, "an encoding that nobody knows");
+        assert_eq!(Collection::parse(&[6 << ENCODING_SHIFT]), None, "an encoding that nobody knows");
     }
 }

@@ -1,0 +1,202 @@
+//! What is taken from a stream's front.
+
+use super::records::{malformed, Records};
+use crate::effect::{Change, Effect};
+use crate::entries::block::{self, Block};
+use crate::entries::{base_of, block_key, LastNode};
+use crate::keyspace::{CollectionKey, Op};
+use crate::{OpError, StreamId};
+
+/// Blocks that are removed after one walk.
+const BLOCKS_TOGETHER: usize = 256;
+
+/// How much of a stream stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrimTo {
+    /// So many entries, the last ones.
+    Length(u64),
+    /// Entries of this ID and of greater ones.
+    Id(StreamId),
+}
+
+/// What is to be taken from a stream's front.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trim {
+    pub to: TrimTo,
+    /// Whole nodes go, and as many more entries may stay; then so many go at most, 0: any number.
+    pub approximately: Option<u64>,
+}
+
+/// A place in a stream, everything before which goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Cut {
+    /// The first entry that stays; `None`: none does.
+    first: Option<StreamId>,
+    /// Entries that go.
+    pub count: u64,
+}
+
+impl Cut {
+    pub fn change(&self) -> Change<'static> {
+        Change::EntriesTrimmed { first: self.first, count: self.count }
+    }
+}
+
+/// A node on the walk from the front.
+#[derive(Default)]
+struct Node {
+    count: u64,
+    last: StreamId,
+}
+
+/// Where the walk is.
+struct Planning<'t> {
+    trim: &'t Trim,
+    len: u64,
+    /// Entries of whole nodes, or entries, that go.
+    count: u64,
+    node: Node,
+}
+
+impl Planning<'_> {
+    /// Whether an entry goes, if entries go one by one.
+    fn takes_entry(&self, id: StreamId) -> bool {
+        match self.trim.to {
+            TrimTo::Length(most) => self.len - self.count > most,
+            TrimTo::Id(first) => id < first,
+        }
+    }
+
+    /// Takes the whole node behind what goes already; false if it stays.
+    fn take_node(&mut self, most: u64) -> bool {
+        let Node { count, last } = self.node;
+        let after = self.count + count;
+        let goes = match self.trim.to {
+            TrimTo::Length(length) => self.len - self.count > length && self.len - after >= length,
+            TrimTo::Id(first) => last < first,
+        };
+        if !goes || most > 0 && after > most {
+            return false;
+        }
+        (self.count, self.node) = (after, Node::default());
+        true
+    }
+}
+
+/// Where to cut; `None` if nothing goes.
+pub(super) fn plan(op: &mut Op<'_>, stream: &Records<'_>, trim: &Trim) -> Result<Option<Cut>, OpError> {
+    let (mut first, mut is_over) = (None, false);
+    let len = stream.head.len;
+    let mut planning = Planning { trim, len, count: 0, node: Node::default() };
+    stream.walk_up(op, &block_key(StreamId::MIN), |key, bytes| {
+        let base = base_of(key).ok_or_else(malformed)?;
+        let block = Block::new(base, bytes);
+        for entry in block.entries() {
+            let entry = entry.ok_or_else(malformed)?;
+            match trim.approximately {
+                None if planning.takes_entry(entry.id) => planning.count += 1,
+                None => (first, is_over) = (Some(entry.id), true),
+                Some(most) => {
+                    if entry.begins_node && planning.node.count > 0 && !planning.take_node(most) {
+                        is_over = true;
+                    }
+                    if planning.node.count == 0 {
+                        first = Some(entry.id);
+                    }
+                    planning.node.count += 1;
+                    planning.node.last = entry.id;
+                }
+            }
+            if is_over {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })?;
+    if let (Some(most), false) = (trim.approximately, is_over) {
+        if planning.node.count > 0 && planning.take_node(most) {
+            first = None;
+        }
+    }
+    let count = planning.count;
+    Ok((count > 0).then_some(Cut { first, count }))
+}
+
+pub(super) fn apply(op: &mut Op<'_>, stream: &mut Records<'_>, cut: &Cut) -> Result<(), OpError> {
+    let mut nodes_gone = 0;
+    loop {
+        let (mut gone, mut begun) = (Vec::new(), None);
+        stream.walk_up(op, &block_key(StreamId::MIN), |key, bytes| {
+            let base = base_of(key).ok_or_else(malformed)?;
+            let block = Block::new(base, bytes);
+            let is_whole = match cut.first {
+                None => true,
+                Some(first) if base >= first => return Ok(false),
+                Some(first) => {
+                    let last = block.entries().last().flatten().ok_or_else(malformed)?;
+                    last.id < first
+                }
+            };
+            if !is_whole {
+                begun = Some((base, bytes.to_vec()));
+                return Ok(false);
+            }
+            nodes_gone += block.node_count();
+            gone.push(base);
+            Ok(gone.len() < BLOCKS_TOGETHER)
+        })?;
+        let is_last = gone.len() < BLOCKS_TOGETHER;
+        for base in gone {
+            stream.remove(op, &block_key(base))?;
+        }
+        if let (Some((base, mut bytes)), Some(first)) = (begun, cut.first) {
+            let dropped = block::keep_from(&mut bytes, base, first).ok_or_else(malformed)?;
+            nodes_gone += u64::from(dropped.node_count);
+            nodes_gone -= u64::from(dropped.hands_over);
+            stream.put(op, &block_key(base), &bytes, false)?;
+        } else if is_last {
+            nodes_gone -= hand_over(op, stream, cut)?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    let head = &mut stream.head;
+    head.len -= cut.count;
+    head.node_count -= nodes_gone;
+    match cut.first {
+        Some(first) => head.first = first,
+        None => (head.first, head.last_node) = (StreamId::MIN, LastNode::default()),
+    }
+    Ok(())
+}
+
+/// The first entry that stays begins a node, if its node has lost the one that did. How many nodes go on so.
+fn hand_over(op: &mut Op<'_>, stream: &mut Records<'_>, cut: &Cut) -> Result<u64, OpError> {
+    let Some(first) = cut.first else { return Ok(0) };
+    let mut bytes = Vec::new();
+    let base = stream.block_of(op, first, &mut bytes)?.ok_or_else(malformed)?;
+    let is_handed = block::hand_node_to_first(&mut bytes);
+    if is_handed {
+        stream.put(op, &block_key(base), &bytes, false)?;
+    }
+    Ok(u64::from(is_handed))
+}
+
+pub(super) fn trim(
+    op: &mut Op<'_>,
+    at: &CollectionKey<'_>,
+    trim: &Trim,
+    run: &mut Vec<u8>,
+) -> Result<u64, OpError> {
+    let _lock = op.keyspace.locks.lock_key(&op.local.holder, at.db, at.key.hash);
+    let mut stream = Records::open_to_change(op, at, run)?;
+    if !stream.is_there() {
+        return Ok(0);
+    }
+    let Some(cut) = plan(op, &stream, trim)? else { return Ok(0) };
+    apply(op, &mut stream, &cut)?;
+    stream.store(op)?;
+    op.announce(Effect::Element { db: at.db, key: at.key, change: cut.change(), is_new: false });
+    Ok(cut.count)
+}
