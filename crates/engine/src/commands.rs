@@ -30,7 +30,9 @@ mod sorted_set_combine;
 mod sorted_set_pop;
 mod sorted_set_range;
 mod stream;
+mod stream_group;
 mod stream_info;
+mod stream_pending;
 mod stream_range;
 mod stream_read;
 mod string;
@@ -80,6 +82,8 @@ static GROUPS: &[&[Command]] = &[
     stream_range::COMMANDS,
     stream_read::COMMANDS,
     stream_info::COMMANDS,
+    stream_group::COMMANDS,
+    stream_pending::COMMANDS,
     sets::COMMANDS,
     set_combine::COMMANDS,
     blocking::COMMANDS,

@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 
 use sha1::{Digest as _, Sha1};
 
-use crate::entries::base_of;
 use crate::entries::block::Block;
+use crate::entries::group::{self, Consumer, Part};
+use crate::entries::{base_of, Head, StreamId, HEAD_KEY};
 use crate::error::SaveError;
-use crate::rdb::{score_text, CollectionKind, Element};
+use crate::rdb::{score_text, CollectionKind, Element, Parts};
 use crate::store::Store;
 use crate::view::View;
 use crate::walk::{CollectionView, Value, ViewEntry};
-use crate::{DbId, StrRef, UnixMillis};
+use crate::{DbId, StrRef, UnixMillis, ValueType};
 
 const DIGEST_BYTES: usize = 20;
 /// Added for a key that has a deadline, whichever.
@@ -79,11 +80,11 @@ fn take_element(digest: &mut Digest, element: &Element<'_>) {
     }
 }
 
-/// Of a stream its entries.
+/// Of a stream its entries: what its groups have is in no digest of Redis.
 fn take_record(digest: &mut Digest, key: &[u8], value: &[u8]) {
     let Some(base) = base_of(key) else { return };
     for entry in Block::new(base, value).entries().flatten() {
-        digest.mix(entry.id.to_string().as_bytes());
+        digest.mix(format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
         entry.parts.iter().for_each(|part| digest.mix(part));
     }
 }
@@ -96,6 +97,35 @@ fn take_collection(
     collection.for_each(&mut |element| {
         if element.is_live(now) {
             take_element(digest, &element);
+        }
+        Ok(())
+    })
+}
+
+/// What a digest leaves out: of a stream what it says of itself, and its groups, but for times at which consumers were seen.
+fn take_groups(digest: &mut Digest, entry: &ViewEntry<'_>) -> Result<(), SaveError> {
+    let Value::Collection(collection) = &entry.value else { return Ok(()) };
+    if entry.value.value_type() != ValueType::Stream {
+        return Ok(());
+    }
+    collection.for_each(&mut |element| {
+        let Parts { name, value, .. } = element.parts();
+        match (Head::parse(value), group::of_key(name)) {
+            (Some(head), None) if name == HEAD_KEY => {
+                let marks = [head.last, head.first, head.max_deleted].map(StreamId::to_bytes).concat();
+                digest.mix(&marks);
+                digest.mix(&head.added_count.to_le_bytes());
+            }
+            (_, Some((_, Part::Consumer(_)))) => {
+                let consumer = Consumer::parse(value).unwrap_or_default();
+                digest.mix(&consumer.pending_count.to_le_bytes());
+                digest.mix(&consumer.name);
+            }
+            (_, Some(_)) => {
+                digest.mix(name);
+                digest.mix(value);
+            }
+            _ => {}
         }
         Ok(())
     })
@@ -188,9 +218,17 @@ pub fn first_difference(
             let mut digest = Digest::default();
             if is_live(&entry, now) {
                 take_value(&mut digest, &entry, now)?;
+                take_groups(&mut digest, &entry)?;
             }
-            let there = of_values(store, view, entry.db, [entry.key].into_iter(), now)?;
-            if there != [digest.text()] {
+            let there = store.with_viewed(view, entry.db, entry.key, |entry| {
+                let mut digest = Digest::default();
+                if let Some(entry) = entry.filter(|entry| is_live(entry, now)) {
+                    take_value(&mut digest, &entry, now)?;
+                    take_groups(&mut digest, &entry)?;
+                }
+                Ok::<_, SaveError>(digest.text())
+            })??;
+            if there != digest.text() {
                 found = Some(Difference::Key { db: entry.db, key: entry.key.to_vec() });
                 return Err(SaveError::Ended);
             }

@@ -113,6 +113,37 @@ pub enum Change<'a> {
         first: Option<StreamId>,
         count: u64,
     },
+    /// A group of a stream has given out entries up to this ID, so many of them if that is known.
+    GroupSet {
+        group: &'a [u8],
+        last: StreamId,
+        read_count: Option<u64>,
+        is_new_group: bool,
+    },
+    GroupRemoved {
+        group: &'a [u8],
+    },
+    ConsumerAdded {
+        group: &'a [u8],
+        consumer: &'a [u8],
+    },
+    /// Its pending entries have gone with it.
+    ConsumerRemoved {
+        group: &'a [u8],
+        consumer: &'a [u8],
+    },
+    /// An entry is pending: a consumer has got it so often, the last time then.
+    PendingSet {
+        group: &'a [u8],
+        consumer: &'a [u8],
+        id: StreamId,
+        time: UnixMillis,
+        count: u64,
+    },
+    PendingRemoved {
+        group: &'a [u8],
+        id: StreamId,
+    },
     /// A stream says this of itself now.
     StreamMarked {
         last: StreamId,

@@ -122,10 +122,11 @@ pub use stillframe_pagepool::{
 pub use store::{CheckpointReport, SaveProgress, Store};
 pub use tree::sorted_set::{LexBound, ScoreBound};
 pub use types::{
-    AddRule, Added, CollectionAt, Draw, ElementAhead, ElementCopies, EntryRange, FieldMode, FieldRef,
-    GivenField, HashAt, Insertion, ListAt, Marks, NegativeZero, NewElement, NewId, OwnedRange, RangeLimit,
-    Rank, ScoreChanges, ScoreRule, ScoredRange, SetAt, Setting, SortedSetAt, StreamAt, StreamInfo, StringAt,
-    TreesAhead, Trim, TrimTo, Upkeep,
+    AddRule, Added, AutoClaimed, ClaimRule, CollectionAt, ConsumerInfo, Draw, ElementAhead, ElementCopies,
+    EntryRange, FieldMode, FieldRef, GivenField, GroupAt, GroupInfo, GroupMade, GroupRead, GroupReadDone,
+    GroupStart, HashAt, Insertion, ListAt, Marks, NegativeZero, NewElement, NewId, NoGroup, OwnedRange,
+    PendingInfo, PendingRange, PendingSummary, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, SetAt,
+    Setting, SortedSetAt, StreamAt, StreamInfo, StringAt, TreesAhead, Trim, TrimTo, Upkeep,
 };
 pub use value::{Encoding, StrRef, ValueType, MAX_STRING_BYTES};
 pub use view::View;

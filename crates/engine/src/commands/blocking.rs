@@ -55,12 +55,24 @@ fn no_item(reply: &mut Reply<'_>) {
 /// Keys that are followed by the timeout, the last argument.
 fn keys_then_timeout(args: &Args<'_>, wants: ValueType) -> Result<Blocking, CmdError> {
     let last = args.len() - 1;
-    Ok(Blocking { keys: 1..last, timeout: timeout(args.at(last))?, wants, nothing: no_array })
+    Ok(Blocking {
+        keys: 1..last,
+        timeout: timeout(args.at(last))?,
+        wants,
+        minds_end: false,
+        nothing: no_array,
+    })
 }
 
 /// The timeout, the number of keys, and so many keys.
 fn counted_keys(args: &Args<'_>, key_count: usize, wants: ValueType) -> Result<Blocking, CmdError> {
-    Ok(Blocking { keys: 3..3 + key_count, timeout: timeout(args.at(1))?, wants, nothing: no_array })
+    Ok(Blocking {
+        keys: 3..3 + key_count,
+        timeout: timeout(args.at(1))?,
+        wants,
+        minds_end: false,
+        nothing: no_array,
+    })
 }
 
 fn pop_item(ctx: &mut Ctx<'_>, args: &Args<'_>, end: End) -> CmdResult {
@@ -86,7 +98,8 @@ pub fn blmpop(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 
 fn move_item(ctx: &mut Ctx<'_>, args: &Args<'_>, from: End, to: End) -> CmdResult {
     let timeout = timeout(args.at(args.len() - 1))?;
-    let blocking = Blocking { keys: 1..2, timeout, wants: ValueType::List, nothing: no_item };
+    let blocking =
+        Blocking { keys: 1..2, timeout, wants: ValueType::List, minds_end: false, nothing: no_item };
     take_or_wait(ctx, args, &blocking, |ctx, _| list::move_item(ctx, args, from, to))
 }
 

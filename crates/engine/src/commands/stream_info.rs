@@ -1,6 +1,8 @@
 //! `XINFO`: what a stream says of itself.
 
-use stillframe_store::{EntryRange, StreamId, StreamInfo};
+use stillframe_store::{
+    ConsumerInfo, EntryRange, GroupInfo, NoGroup, PendingInfo, PendingRange, StreamId, StreamInfo,
+};
 
 use crate::command::operand::integer;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
@@ -18,6 +20,13 @@ pub const COMMANDS: &[Command] = &[
     Command::new("xinfo|stream", -3, flag::READONLY, Touch::Steps, stream).acl(acl::STREAM)
         .doc(Group::Stream, "5.0.0", "Get information about a stream", "O(1)")
         .keys(&[KeySpec::range(2, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("xinfo|groups", 3, flag::READONLY, Touch::OneOperation, groups).acl(acl::STREAM)
+        .doc(Group::Stream, "5.0.0", "List the consumer groups of a stream", "O(1)")
+        .keys(&[KeySpec::range(2, 0, 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("xinfo|consumers", 4, flag::READONLY, Touch::OneOperation, consumers).acl(acl::STREAM)
+        .doc(Group::Stream, "5.0.0", "List the consumers in a consumer group", "O(1)")
+        .keys(&[KeySpec::range(2, 0, 1, key_flag::RO | key_flag::ACCESS)])
+        .tips(&["nondeterministic_output"]),
 ];
 
 /// So many entries `FULL` shows, unless it says how many.
@@ -78,21 +87,159 @@ pub fn stream(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             let ends = [entries(ctx, args, false, 1)?, entries(ctx, args, true, 1)?];
             ctx.reply.map(10);
             put_marks(ctx, &info);
-            put_number(ctx, "groups", 0);
+            put_number(ctx, "groups", info.group_count);
             for (name, end) in ["first-entry", "last-entry"].into_iter().zip(ends) {
                 ctx.reply.bulk(name.as_bytes());
                 end.give_one(&mut ctx.reply);
             }
         }
         Some(count) => {
+            let groups = full_groups(ctx, args, count)?;
             let shown = entries(ctx, args, false, if count == 0 { u64::MAX } else { count })?;
             ctx.reply.map(9);
             put_marks(ctx, &info);
             ctx.reply.bulk(b"entries");
             shown.give(&mut ctx.reply);
-            ctx.reply.bulk(b"groups");
-            ctx.reply.array(0);
+            put_groups_in_full(ctx, &groups);
         }
+    }
+    Ok(())
+}
+
+/// An optional number.
+fn put_count(ctx: &mut Ctx<'_>, name: &str, count: Option<u64>) {
+    ctx.reply.bulk(name.as_bytes());
+    match count {
+        Some(count) => ctx.reply.int(count as i64),
+        None => ctx.reply.null(),
+    }
+}
+
+fn put_name(ctx: &mut Ctx<'_>, name: &[u8]) {
+    ctx.reply.bulk(b"name");
+    ctx.reply.bulk(name);
+}
+
+/// A group as the long form shows it.
+struct FullGroup {
+    info: GroupInfo,
+    pending: Vec<PendingInfo>,
+    consumers: Vec<(ConsumerInfo, Vec<PendingInfo>)>,
+}
+
+/// The first entries that are pending, or that a consumer owns.
+fn first_pending(most: u64, consumer: Option<&[u8]>) -> PendingRange<'_> {
+    PendingRange { from: StreamId::MIN, to: StreamId::MAX, most, consumer, min_idle_ms: i64::MIN }
+}
+
+/// Looks at all groups before the first is shown.
+fn full_groups(ctx: &mut Ctx<'_>, args: &Args<'_>, count: u64) -> Result<Vec<FullGroup>, CmdError> {
+    let key = ctx.key(args, 2);
+    let db = ctx.client.db;
+    let most = if count == 0 { u64::MAX } else { count };
+    let mut all = Vec::new();
+    for info in ctx.worker.stream_at(db, &key).groups()?.unwrap_or_default() {
+        let name = &info.name[..];
+        let pending = ctx
+            .worker
+            .stream_at(db, &key)
+            .group(name)
+            .pending(&first_pending(most, None))?
+            .unwrap_or_default();
+        let mut consumers = Vec::new();
+        for consumer in ctx.worker.stream_at(db, &key).group(name).consumers()?.unwrap_or_default() {
+            let wanted = first_pending(most, Some(&consumer.name));
+            let owned = ctx.worker.stream_at(db, &key).group(name).pending(&wanted)?.unwrap_or_default();
+            consumers.push((consumer, owned));
+        }
+        all.push(FullGroup { pending, consumers, info: info.clone() });
+    }
+    Ok(all)
+}
+
+fn put_groups_in_full(ctx: &mut Ctx<'_>, groups: &[FullGroup]) {
+    ctx.reply.bulk(b"groups");
+    ctx.reply.array(groups.len());
+    for FullGroup { info, pending, consumers } in groups {
+        ctx.reply.map(7);
+        put_name(ctx, &info.name);
+        put_id(ctx, "last-delivered-id", info.last);
+        put_count(ctx, "entries-read", info.read_count);
+        put_count(ctx, "lag", info.lag);
+        put_number(ctx, "pel-count", info.pending_count);
+        ctx.reply.bulk(b"pending");
+        ctx.reply.array(pending.len());
+        for PendingInfo { id, consumer, time_ms, count } in pending {
+            ctx.reply.array(4);
+            ctx.reply.bulk(id.to_string().as_bytes());
+            ctx.reply.bulk(consumer);
+            ctx.reply.int(*time_ms);
+            ctx.reply.int(*count as i64);
+        }
+        ctx.reply.bulk(b"consumers");
+        ctx.reply.array(consumers.len());
+        for (consumer, owned) in consumers {
+            put_consumer_in_full(ctx, consumer, owned);
+        }
+    }
+}
+
+fn put_consumer_in_full(ctx: &mut Ctx<'_>, consumer: &ConsumerInfo, owned: &[PendingInfo]) {
+    ctx.reply.map(4);
+    put_name(ctx, &consumer.name);
+    ctx.reply.bulk(b"seen-time");
+    ctx.reply.int(consumer.seen_ms);
+    put_number(ctx, "pel-count", consumer.pending_count);
+    ctx.reply.bulk(b"pending");
+    ctx.reply.array(owned.len());
+    for PendingInfo { id, time_ms, count, .. } in owned {
+        ctx.reply.array(3);
+        ctx.reply.bulk(id.to_string().as_bytes());
+        ctx.reply.int(*time_ms);
+        ctx.reply.int(*count as i64);
+    }
+}
+
+pub fn groups(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let key = ctx.key(args, 2);
+    let groups = ctx.worker.stream_at(ctx.client.db, &key).groups()?;
+    ctx.looked_up(&key, groups.is_some());
+    let Some(groups) = groups else { return Err(errors::NO_SUCH_KEY.into()) };
+    ctx.reply.array(groups.len());
+    for info in groups {
+        ctx.reply.map(6);
+        put_name(ctx, &info.name);
+        put_number(ctx, "consumers", info.consumer_count);
+        put_number(ctx, "pending", info.pending_count);
+        put_id(ctx, "last-delivered-id", info.last);
+        put_count(ctx, "entries-read", info.read_count);
+        put_count(ctx, "lag", info.lag);
+    }
+    Ok(())
+}
+
+pub fn consumers(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let key = ctx.key(args, 2);
+    let found = ctx.worker.stream_at(ctx.client.db, &key).group(args.at(3)).consumers()?;
+    ctx.looked_up(&key, found != Err(NoGroup::NoStream));
+    let consumers = match found {
+        Ok(consumers) => consumers,
+        Err(NoGroup::NoStream) => return Err(errors::NO_SUCH_KEY.into()),
+        Err(NoGroup::NoGroup) => {
+            let text = |at: usize| String::from_utf8_lossy(errors::printed(args.at(at))).into_owned();
+            return Err(
+                format!("NOGROUP No such consumer group '{}' for key name '{}'", text(3), text(2)).into()
+            );
+        }
+    };
+    let now = ctx.worker.now();
+    ctx.reply.array(consumers.len());
+    for consumer in consumers {
+        ctx.reply.map(3);
+        put_name(ctx, &consumer.name);
+        put_number(ctx, "pending", consumer.pending_count);
+        ctx.reply.bulk(b"idle");
+        ctx.reply.int(now.saturating_sub(consumer.seen_ms).max(0));
     }
     Ok(())
 }

@@ -46,6 +46,27 @@ impl Entries {
         self.count = 0;
     }
 
+    /// An entry that has changed its owner: the ID alone if that is asked for.
+    pub fn put_claimed(&mut self, id: StreamId, parts: Option<&[&[u8]]>, is_silent: bool) {
+        if !is_silent {
+            return self.put_read(id, parts);
+        }
+        Reply { resp3: self.resp3, out: &mut self.out }.bulk(id.to_string().as_bytes());
+        self.count += 1;
+    }
+
+    /// An entry that may have gone.
+    pub fn put_read(&mut self, id: StreamId, parts: Option<&[&[u8]]>) {
+        if let Some(parts) = parts {
+            return self.put(id, parts);
+        }
+        let mut reply = Reply { resp3: self.resp3, out: &mut self.out };
+        reply.array(2);
+        reply.bulk(id.to_string().as_bytes());
+        reply.null_array();
+        self.count += 1;
+    }
+
     pub fn put(&mut self, id: StreamId, parts: &[&[u8]]) {
         put_entry(&mut Reply { resp3: self.resp3, out: &mut self.out }, id, parts);
         self.count += 1;

@@ -1,8 +1,8 @@
-//! `XREAD`: entries behind those that the client knows, or waiting for one.
+//! `XREAD` and `XREADGROUP`: entries behind those that the client knows, or that its group has not given out, or waiting for one.
 
 use std::time::Duration;
 
-use stillframe_store::{EntryRange, StreamId, ValueType};
+use stillframe_store::{EntryRange, GroupRead, StreamId, ValueType};
 
 use crate::command::operand::integer;
 use crate::command::stream_id;
@@ -21,6 +21,9 @@ pub const COMMANDS: &[Command] = &[
     Command::new("xread", -4, flag::READONLY | flag::BLOCKING | flag::MOVABLEKEYS, Touch::Steps, xread).keys_fn(keys_of_read).acl(acl::STREAM)
         .doc(Group::Stream, "5.0.0", "Return never seen elements in multiple streams, with IDs greater than the ones reported by the caller for each stream. Can block.", "For each stream mentioned: O(N) with N being the number of elements being returned, it means that XREAD-ing with a fixed COUNT is O(1). Note that when the BLOCK option is used, XADD will pay O(M) time in order to serve the M clients blocked on the stream getting new data.")
         .keys(&[KeySpec::halved("STREAMS", 1, key_flag::RO | key_flag::ACCESS)]),
+    Command::new("xreadgroup", -7, flag::WRITE | flag::BLOCKING | flag::MOVABLEKEYS, Touch::EachKey, xreadgroup).keys_fn(keys_of_read).acl(acl::STREAM)
+        .doc(Group::Stream, "5.0.0", "Return new entries from a stream using a consumer group, or access the history of the pending entries for a given consumer. Can block.", "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.")
+        .keys(&[KeySpec::halved("STREAMS", 4, key_flag::RO | key_flag::ACCESS)]),
 ];
 
 /// The keys of a call: the first half of what is behind the word that is an option, not a value of one.
@@ -31,7 +34,11 @@ fn keys_of_read(args: &Args<'_>, give: &mut dyn FnMut(usize, u32)) {
             let count = (args.len() - index - 1) / 2;
             return (index + 1..index + 1 + count).for_each(|key| give(key, key_flag::RO | key_flag::ACCESS));
         }
-        index += if args.is(index, "BLOCK") || args.is(index, "COUNT") { 2 } else { 1 };
+        index += match () {
+            () if args.is(index, "GROUP") => 3,
+            () if args.is(index, "BLOCK") || args.is(index, "COUNT") => 2,
+            () => 1,
+        };
     }
 }
 
@@ -42,20 +49,24 @@ fn timeout(text: &[u8]) -> Result<Option<Duration>, CmdError> {
     Ok(Some(Duration::from_millis(millis)).filter(|time| !time.is_zero()))
 }
 
-/// What an `XREAD` asks for.
+/// What a call asks for.
+#[derive(Default)]
 struct Options {
     /// 0: all.
     most: u64,
     /// `None`: it does not wait; none within: for ever.
     block: Option<Option<Duration>>,
+    /// The arguments that are a group and a consumer.
+    group_at: Option<usize>,
+    no_ack: bool,
     /// The first key, and how many there are; as many IDs follow.
     keys_at: usize,
     count: usize,
 }
 
 impl Options {
-    fn parse(args: &Args<'_>) -> Result<Options, CmdError> {
-        let mut options = Options { most: 0, block: None, keys_at: 0, count: 0 };
+    fn parse(args: &Args<'_>, is_of_group: bool) -> Result<Options, CmdError> {
+        let mut options = Options::default();
         let mut index = 1;
         while index < args.len() {
             let has_more = index + 1 < args.len();
@@ -75,21 +86,33 @@ impl Options {
                 (options.keys_at, options.count) = (index + 1, rest / 2);
                 break;
             } else if args.is(index, "GROUP") && index + 2 < args.len() {
-                return Err(
-                    "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.".into(),
-                );
+                if !is_of_group {
+                    return Err(
+                        "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead."
+                            .into(),
+                    );
+                }
+                options.group_at = Some(index + 1);
+                index += 2;
             } else if args.is(index, "NOACK") {
-                return Err(
-                    "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.".into(),
-                );
+                if !is_of_group {
+                    return Err(
+                        "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead."
+                            .into(),
+                    );
+                }
+                options.no_ack = true;
             } else {
                 return Err(errors::SYNTAX.into());
             }
             index += 1;
         }
-        match options.count {
-            0 => Err(errors::SYNTAX.into()),
-            _ => Ok(options),
+        if options.count == 0 {
+            return Err(errors::SYNTAX.into());
+        }
+        match is_of_group && options.group_at.is_none() {
+            true => Err("ERR Missing GROUP option for XREADGROUP".into()),
+            false => Ok(options),
         }
     }
 
@@ -146,7 +169,7 @@ fn put_streams(reply: &mut Reply<'_>, args: &Args<'_>, found: Vec<(usize, Entrie
 }
 
 pub fn xread(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let options = Options::parse(args)?;
+    let options = Options::parse(args, false)?;
     let Options { keys_at, count, .. } = options;
     let is_served = match ctx.client.within {
         Within::Served { index } => Some(index),
@@ -191,7 +214,115 @@ fn wait_for(ctx: &mut Ctx<'_>, args: &Args<'_>, options: &Options, all: &[Known]
         keys: options.keys_at..ids_at,
         timeout: options.block.flatten(),
         wants: ValueType::Stream,
+        minds_end: false,
         nothing: |reply| reply.null_array(),
     };
     wait(ctx, &Args::new(&buf, &ranges), &blocking);
+}
+
+/// A stream of a call by a group: the argument that is its key, and what of the consumer's own is asked for, if not what
+/// nobody has got.
+struct Asked {
+    key_at: usize,
+    history_after: Option<StreamId>,
+    /// Nobody has got the last entry.
+    has_new: bool,
+}
+
+const GROUP_HAS_GONE: &str = "NOGROUP the consumer group this client was blocked on no longer exists";
+
+fn asked(ctx: &mut Ctx<'_>, args: &Args<'_>, options: &Options, key_at: usize) -> Result<Asked, CmdError> {
+    let (key, group) = (ctx.key(args, key_at), args.at(options.group_at.unwrap_or_default()));
+    let groups = ctx.worker.stream_at(ctx.client.db, &key).groups()?;
+    ctx.looked_up(&key, groups.is_some());
+    let found = groups.unwrap_or_default().into_iter().find(|found| found.name == group);
+    let Some(found) = found else {
+        if ctx.client.within.is_served() {
+            return Err(GROUP_HAS_GONE.into());
+        }
+        let text = |bytes| String::from_utf8_lossy(errors::printed(bytes)).into_owned();
+        return Err(format!(
+            "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
+            text(key.bytes),
+            text(group)
+        )
+        .into());
+    };
+    let history_after = match args.at(key_at + options.count) {
+        b">" => None,
+        b"$" => {
+            return Err(
+                "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this \
+                 consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an \
+                 empty result set."
+                    .into(),
+            );
+        }
+        // The greatest ID is `>`, as in Redis.
+        text => Some(stream_id::strict(text, 0)?).filter(|id| *id != StreamId::MAX),
+    };
+    let Some(from) = found.last.next() else { return Ok(Asked { key_at, history_after, has_new: false }) };
+    let range = EntryRange { from, to: StreamId::MAX, is_downwards: false, most: 1 };
+    let has_new = look(ctx, args, key_at, &range)?.is_some_and(|entries| entries.count > 0);
+    Ok(Asked { key_at, history_after, has_new })
+}
+
+pub fn xreadgroup(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
+    let options = Options::parse(args, true)?;
+    let Options { keys_at, count, .. } = options;
+    let is_served = match ctx.client.within {
+        Within::Served { index } => Some(index),
+        _ => None,
+    };
+    // All are looked at before the first is changed.
+    let mut all = Vec::new();
+    for key_at in (keys_at..keys_at + count).filter(|key_at| is_served.is_none_or(|served| served == *key_at))
+    {
+        all.push(asked(ctx, args, &options, key_at)?);
+    }
+    all.retain(|asked| asked.history_after.is_some() || asked.has_new);
+    if all.is_empty() {
+        if is_served.is_some() {
+            ctx.client.within = Within::ServedInVain;
+        } else if options.block.is_none() || ctx.client.within.is_transaction() {
+            ctx.reply.null_array();
+        } else {
+            let blocking = Blocking {
+                keys: keys_at..keys_at + count,
+                timeout: options.block.flatten(),
+                wants: ValueType::Stream,
+                minds_end: true,
+                nothing: |reply| reply.null_array(),
+            };
+            wait(ctx, args, &blocking);
+        }
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    for asked in all {
+        found.push((asked.key_at, read_of_group(ctx, args, &options, &asked)?));
+    }
+    put_streams(&mut ctx.reply, args, found);
+    Ok(())
+}
+
+fn read_of_group(
+    ctx: &mut Ctx<'_>,
+    args: &Args<'_>,
+    options: &Options,
+    asked: &Asked,
+) -> Result<Entries, CmdError> {
+    let (db, key) = (ctx.db(), ctx.key(args, asked.key_at));
+    let group_at = options.group_at.unwrap_or_default();
+    let wanted =
+        GroupRead { history_after: asked.history_after, most: options.most(), no_ack: options.no_ack };
+    let entries = std::cell::RefCell::new(Entries::new(&ctx.reply));
+    let read = ctx.worker.stream_at(db, &key).group(args.at(group_at)).read(
+        args.at(group_at + 1),
+        &wanted,
+        || entries.borrow_mut().clear(),
+        |id, parts| entries.borrow_mut().put_read(id, parts),
+    )?;
+    read.map_err(|_| CmdError::from(GROUP_HAS_GONE))?;
+    Ok(entries.into_inner())
 }

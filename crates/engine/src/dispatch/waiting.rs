@@ -24,6 +24,7 @@ use crate::state::waiting::{ReadyKey, Wait, Waiter};
 
 /// What is said to a client whose time is over.
 const TIME_IS_OVER: fn(&mut Reply<'_>) = |reply| reply.null_array();
+const KEY_HAS_GONE: &str = "UNBLOCKED the stream key no longer exists";
 pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 /// How a command waits.
@@ -33,6 +34,8 @@ pub struct Blocking {
     /// None: for ever.
     pub timeout: Option<Duration>,
     pub wants: ValueType,
+    /// The wait ends with its key.
+    pub minds_end: bool,
     /// What it replies in a transaction, which waits for nothing.
     pub nothing: fn(&mut Reply<'_>),
 }
@@ -85,6 +88,7 @@ pub fn wait(ctx: &mut Ctx<'_>, args: &Args<'_>, blocking: &Blocking) {
         targets,
         db: ctx.db(),
         wants: blocking.wants,
+        minds_end: blocking.minds_end,
         resp3: ctx.client.resp3,
         // One that is too far off to be told is none.
         deadline: blocking.timeout.and_then(|time| Instant::now().checked_add(time)),
@@ -109,13 +113,24 @@ pub fn time_is_over(waiter: &Waiter) -> Vec<u8> {
 pub fn end_wait(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>, is_error: bool) {
     ctx.stats.command(waiter.command).failed.add(1);
     ctx.local.served.push((waiter.clone(), Duration::ZERO));
-    let bytes = if is_error {
-        ctx.server.count_error(UNBLOCKED.as_bytes());
-        format!("-{UNBLOCKED}\r\n").into_bytes()
-    } else {
-        time_is_over(waiter)
-    };
-    deliver(ctx, waiter, bytes.into());
+    match is_error {
+        true => deliver_error(ctx, waiter, UNBLOCKED),
+        false => deliver(ctx, waiter, time_is_over(waiter).into()),
+    }
+}
+
+fn deliver_error(ctx: &mut Ctx<'_>, waiter: &Waiter, text: &str) {
+    ctx.server.count_error(text.as_bytes());
+    deliver(ctx, waiter, format!("-{text}\r\n").into_bytes().into());
+}
+
+/// The key of a client has gone whose wait ends with it.
+fn end_with_key(ctx: &mut Ctx<'_>, waiter: &Arc<Waiter>) {
+    if ctx.server.waiters.end(waiter) {
+        ctx.stats.command(waiter.command).failed.add(1);
+        ctx.local.served.push((waiter.clone(), Duration::ZERO));
+        deliver_error(ctx, waiter, KEY_HAS_GONE);
+    }
 }
 
 /// Serves those who wait for the keys that the running command has made ready, as a part of it: the locks that it holds are for
@@ -161,14 +176,18 @@ fn serve_key(ctx: &mut Ctx<'_>, held: &KeptAway, ready: &ReadyKey) {
     loop {
         let key = ctx.worker.key(&ready.key);
         let value_type = match ctx.worker.entry(ready.db, &key) {
-            Ok(Some(entry)) => entry.value_type,
+            Ok(entry) => entry.map(|entry| entry.value_type),
             Err(OpError::Fault(fault)) => return serve_later(ctx, ready, fault),
             // Of what cannot be read there is nothing to be had.
-            Ok(None) | Err(_) => return,
+            Err(_) => return,
         };
         let Some(waiter) = ctx.server.waiters.next(ready, last) else { return };
         last = waiter.arrival;
-        if waiter.wants == value_type {
+        if value_type != Some(waiter.wants) {
+            if waiter.minds_end {
+                end_with_key(ctx, &waiter);
+            }
+        } else {
             if !held.covers(&waiter) {
                 return ready_again(ctx, ready);
             }

@@ -46,6 +46,14 @@ fn event_of(change: &Change<'_>) -> (Events, &'static str) {
         Change::EntryRemoved { .. } => (Events::STREAM, "xdel"),
         Change::EntriesTrimmed { .. } => (Events::STREAM, "xtrim"),
         Change::StreamMarked { .. } => (Events::STREAM, "xsetid"),
+        Change::GroupSet { is_new_group: true, .. } => (Events::STREAM, "xgroup-create"),
+        Change::GroupRemoved { .. } => (Events::STREAM, "xgroup-destroy"),
+        Change::ConsumerAdded { .. } => (Events::STREAM, "xgroup-createconsumer"),
+        Change::ConsumerRemoved { .. } => (Events::STREAM, "xgroup-delconsumer"),
+        // Who reads, claims or acknowledges is not told of.
+        Change::GroupSet { .. } | Change::PendingSet { .. } | Change::PendingRemoved { .. } => {
+            (Events::STREAM, SILENT)
+        }
     }
 }
 
@@ -183,7 +191,7 @@ impl Notifier {
         }
         let (class, usual) = event_of(change);
         let event = step.call.name.unwrap_or(usual);
-        if !self.has_told(step, event, Some((db, key))) {
+        if event != SILENT && !self.has_told(step, event, Some((db, key))) {
             self.tell(step.worker, if event == RESTORE { Events::GENERIC } else { class }, event, db, key);
         }
     }

@@ -316,6 +316,11 @@ impl Within {
     pub fn is_transaction(self) -> bool {
         matches!(self, Within::Transaction | Within::Look | Within::Script)
     }
+
+    /// Whether it is called anew for a client that has waited.
+    pub fn is_served(self) -> bool {
+        matches!(self, Within::Served { .. })
+    }
 }
 
 /// State of a client that its commands change.

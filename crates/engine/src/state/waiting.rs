@@ -64,6 +64,8 @@ pub struct Wait<'a> {
     pub db: DbId,
     /// Of another type a key is none.
     pub wants: ValueType,
+    /// The wait ends with its key.
+    pub minds_end: bool,
     pub resp3: bool,
     pub reply: LateReply,
     /// When it waits no longer.
@@ -76,6 +78,7 @@ pub struct Waiter {
     pub command: CommandId,
     pub db: DbId,
     pub wants: ValueType,
+    pub minds_end: bool,
     pub resp3: bool,
     pub reply: LateReply,
     pub arrival: Arrival,
@@ -102,6 +105,7 @@ impl Waiter {
             command: wait.command,
             db: wait.db,
             wants: wait.wants,
+            minds_end: wait.minds_end,
             resp3: wait.resp3,
             reply: wait.reply,
             arrival,
@@ -163,6 +167,8 @@ pub struct Waiters {
     waiter_count: AtomicUsize,
     /// Those of them who change further keys.
     targeting_count: AtomicUsize,
+    /// Those of them whose wait ends with its key.
+    minding_count: AtomicUsize,
     /// Open as long as somebody waits; the lock is held while that begins and ends.
     ear: OnceLock<Mutex<Ear>>,
     /// Keys that the running step of a worker has made ready, in their order.
@@ -210,6 +216,23 @@ impl Waiters {
         self.targeting_count.load(Ordering::Acquire) > 0
     }
 
+    /// Whether the wait of somebody ends with its key.
+    fn some_mind_ends(&self) -> bool {
+        self.minding_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Marks all keys of some databases that somebody waits for.
+    fn all_ready(&self, worker: WorkerId, is_of: impl Fn(DbId) -> bool) {
+        self.queues.for_each_key(|(db, hash), waiter| {
+            if is_of(db) {
+                let args = waiter.args();
+                let place = waiter.hashes.iter().position(|of| *of == hash);
+                let index = place.map_or(waiter.keys.start, |place| waiter.keys.start + place);
+                self.make_ready(worker, ReadyKey { db, hash, key: args.at(index).into() });
+            }
+        });
+    }
+
     /// Those who do not wait for ever.
     pub fn with_deadline_count(&self) -> usize {
         self.by_client.lock().values().filter(|waiter| waiter.deadline.is_some()).count()
@@ -221,6 +244,7 @@ impl Waiters {
         let places: Vec<KeyPlace> = wait.hashes.iter().map(|hash| (wait.db, *hash)).collect();
         self.count(|count| count.fetch_add(1, Ordering::AcqRel));
         self.targeting_count.fetch_add(usize::from(!wait.targets.is_empty()), Ordering::AcqRel);
+        self.minding_count.fetch_add(usize::from(wait.minds_end), Ordering::AcqRel);
         let waiter = self.queues.add(places.into_iter(), |arrival| Waiter::new(client, arrival, wait));
         self.by_client.lock().insert(id, waiter.clone());
         waiter
@@ -261,6 +285,7 @@ impl Waiters {
     fn take_out(&self, waiter: &Waiter) {
         self.queues.remove(waiter.places(), waiter.arrival);
         self.targeting_count.fetch_sub(usize::from(!waiter.targets.is_empty()), Ordering::AcqRel);
+        self.minding_count.fetch_sub(usize::from(waiter.minds_end), Ordering::AcqRel);
         self.count(|count| count.fetch_sub(1, Ordering::AcqRel));
     }
 
@@ -306,7 +331,8 @@ impl Waiters {
     }
 }
 
-/// Marks the keys as ready that hold something now, whatever it is, and that somebody waits for.
+/// Marks the keys as ready that hold something now, whatever it is, and that somebody waits for; those that have gone, too, if the
+/// wait of somebody ends with its key.
 impl Listener for Waiters {
     fn attend(&self, ear: Ear) {
         let _ = self.ear.set(Mutex::new(ear));
@@ -321,6 +347,11 @@ impl Listener for Waiters {
         if step.cause == Cause::Load {
             return;
         }
+        if let Effect::Move { from: (db, key), .. } = effect {
+            if self.some_mind_ends() && self.queues.has((*db, key.hash)) {
+                self.make_ready(step.worker, ReadyKey { db: *db, hash: key.hash, key: key.bytes.into() });
+            }
+        }
         match effect {
             Effect::Set { db, key, .. }
             | Effect::Write { db, key, .. }
@@ -331,14 +362,18 @@ impl Listener for Waiters {
                     self.make_ready(step.worker, ReadyKey { db: *db, hash: key.hash, key: key.bytes.into() });
                 }
             }
-            Effect::Swap { a, b, .. } => self.queues.for_each_key(|(db, hash), waiter| {
-                if db == *a || db == *b {
-                    let args = waiter.args();
-                    let place = waiter.hashes.iter().position(|of| *of == hash);
-                    let index = place.map_or(waiter.keys.start, |place| waiter.keys.start + place);
-                    self.make_ready(step.worker, ReadyKey { db, hash, key: args.at(index).into() });
-                }
-            }),
+            Effect::Swap { a, b, .. } => self.all_ready(step.worker, |db| db == *a || db == *b),
+            Effect::Flush { db: gone, .. } if self.some_mind_ends() => {
+                self.all_ready(step.worker, |db| db == *gone);
+            }
+            Effect::Replace { db, key }
+            | Effect::Delete { db, key }
+            | Effect::Expire { db, key }
+            | Effect::Evict { db, key }
+                if self.some_mind_ends() && self.queues.has((*db, key.hash)) =>
+            {
+                self.make_ready(step.worker, ReadyKey { db: *db, hash: key.hash, key: key.bytes.into() });
+            }
             Effect::Replace { .. }
             | Effect::Deadline { .. }
             | Effect::Delete { .. }

@@ -39,19 +39,23 @@ pub(crate) struct Block<'b> {
 }
 
 /// A place in a block's bytes; `None` from what is malformed on.
-struct Cursor<'b> {
+pub(super) struct Cursor<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
 impl<'b> Cursor<'b> {
+    pub fn new(bytes: &'b [u8]) -> Cursor<'b> {
+        Cursor { bytes, at: 0 }
+    }
+
     fn byte(&mut self) -> Option<u8> {
         let byte = *self.bytes.get(self.at)?;
         self.at += 1;
         Some(byte)
     }
 
-    fn number(&mut self) -> Option<u64> {
+    pub fn number(&mut self) -> Option<u64> {
         let (mut number, mut shift) = (0_u64, 0);
         loop {
             let byte = self.byte()?;
@@ -74,7 +78,7 @@ impl<'b> Cursor<'b> {
     }
 }
 
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         out.push(number as u8 | 0x80);
         number >>= 7;

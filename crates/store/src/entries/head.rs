@@ -3,7 +3,7 @@
 //! ```text
 //! 0  length u64 | 8 last ID 16 | 24 first ID 16 | 40 greatest deleted ID 16 | 56 entries added u64 | 64 nodes u64
 //! 72 last node: first ID 16 | 88 bytes u32 | 92 entries, those that have gone included, u32 | 96 hash of its fields' names u64
-//! 104 key of the last block: ID 16
+//! 104 key of the last block: ID 16 | 120 groups u64
 //! ```
 //! IDs are 16 bytes in whose order they are. A node is what Redis would have in one listpack: how far `~` trims, and what a dump
 //! has, depends on where they begin.
@@ -11,7 +11,7 @@
 use super::id::StreamId;
 
 /// Bytes of a head.
-pub(crate) const HEAD_BYTES: usize = 120;
+pub(crate) const HEAD_BYTES: usize = 128;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Head {
@@ -27,6 +27,7 @@ pub(crate) struct Head {
     pub last_node: LastNode,
     /// The ID in the key of the last block; of no meaning while there is no entry.
     pub last_block: StreamId,
+    pub group_count: u64,
 }
 
 /// The node that the next entry may go to.
@@ -88,6 +89,7 @@ impl Head {
             node_count: u64_at(bytes, 64)?,
             last_node,
             last_block: id_at(bytes, 104)?,
+            group_count: u64_at(bytes, 120)?,
         })
     }
 
@@ -105,6 +107,7 @@ impl Head {
         put(92, &self.last_node.entry_count.to_le_bytes());
         put(96, &self.last_node.names_hash.to_le_bytes());
         put(104, &self.last_block.to_bytes());
+        put(120, &self.group_count.to_le_bytes());
         bytes
     }
 }
@@ -125,6 +128,7 @@ mod tests {
             node_count: 6,
             last_node: LastNode { id: id(7), byte_count: 8, entry_count: 9, names_hash: 11 },
             last_block: id(10),
+            group_count: 12,
         };
         assert_eq!(Head::parse(&head.encode()), Some(head));
         assert_eq!(Head::parse(&head.encode()[1..]), None);

@@ -1,6 +1,7 @@
 //! The records of a stream as bytes: a head, and blocks of entries.
 
 pub(crate) mod block;
+pub(crate) mod group;
 mod head;
 mod id;
 mod keys;

@@ -181,7 +181,10 @@ enum Form {
         left_count: u64,
     },
     /// `None` before the first record.
-    Stream(Option<StreamWriter>),
+    Stream {
+        has_active_times: bool,
+        writer: Option<StreamWriter>,
+    },
 }
 
 /// A collection that is being written.
@@ -212,8 +215,9 @@ impl CollectionWriter {
         }
         match announced.node_count() {
             _ if announced.kind() == CollectionKind::Stream => {
-                writer.put_head(output, collection_type::STREAM_2)?;
-                writer.form = Form::Stream(None);
+                let code = if has_deadlines { collection_type::STREAM_3 } else { collection_type::STREAM_2 };
+                writer.put_head(output, code)?;
+                writer.form = Form::Stream { has_active_times: has_deadlines, writer: None };
             }
             Some(node_count) => {
                 writer.put_head(output, collection_type::LIST_QUICKLIST_2)?;
@@ -245,12 +249,12 @@ impl CollectionWriter {
             Form::Nodes { split, node, left_count } => {
                 put_item(output, split, node, left_count, element.parts().name)?;
             }
-            Form::Stream(stream @ None) => {
-                *stream = Some(StreamWriter::begin(output, element.parts().value)?)
+            Form::Stream { has_active_times, writer: writer @ None } => {
+                *writer = Some(StreamWriter::begin(output, element.parts().value, *has_active_times)?);
             }
-            Form::Stream(Some(stream)) => {
+            Form::Stream { writer: Some(writer), .. } => {
                 let Parts { name, value, .. } = element.parts();
-                stream.record(output, (name, value))?;
+                writer.record(output, (name, value))?;
             }
             Form::Gathering(gathered) => {
                 if gathered.takes(&element.parts(), self.announced.kind(), &self.limits) {
@@ -332,8 +336,8 @@ impl CollectionWriter {
 
     fn end<W: Write>(&mut self, output: &mut Output<W>) -> Result<()> {
         match std::mem::replace(&mut self.form, Form::Plain) {
-            Form::Plain | Form::Stream(None) => Ok(()),
-            Form::Stream(Some(mut stream)) => stream.end(output),
+            Form::Plain | Form::Stream { writer: None, .. } => Ok(()),
+            Form::Stream { writer: Some(mut writer), .. } => writer.end(output),
             Form::Nodes { mut node, mut left_count, .. } => {
                 put_node(output, &mut node, &mut left_count)?;
                 match left_count {

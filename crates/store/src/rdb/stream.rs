@@ -1,12 +1,16 @@
 //! Streams: what is written of their records, and the records that are made of what is read.
 //!
 //! ```text
-//! count { ID:16 BE  listpack }  length  last ID  [first ID  greatest deleted ID  entries added]  groups
+//! count { ID:16 BE  listpack }  length  last ID  [first ID  greatest deleted ID  entries added]  groups { group }
+//! group      name  last ID  [entries read]  pending { ID:16 BE  time:8 LE  deliveries }  consumers { consumer }
+//! consumer   name  seen:8 LE  <active:8 LE>  pending { ID:16 BE }
 //! listpack   live  gone  fields  { name }  0   { flags  ms  number  ... values  words }
 //! ```
 //! An ID is two lengths but for those of 16 bytes. In a listpack the IDs are differences to its own. Bit 0 of the flags: the entry has gone;
-//! bit 1: it has the listpack's fields, and only their values. Type 15 has not what is in brackets.
+//! bit 1: it has the listpack's fields, and only their values. Type 15 has not what is in brackets, and type 21
+//! alone what is in angles.
 
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::{Read, Write};
 
 use super::error::{ReadErrorKind, WriteError};
@@ -15,6 +19,7 @@ use super::listpack::{Listpack, ListpackBuilder};
 use super::output::Output;
 use super::source::Source;
 use crate::entries::block::{self, Block};
+use crate::entries::group::{self, Consumer, ConsumerNumber, Group, GroupKeys, Part, Pending};
 use crate::entries::{base_of, block_key, Head, LastNode, StreamId, HEAD_KEY};
 
 /// A block with more takes no further entry.
@@ -30,6 +35,12 @@ pub(super) struct StreamWriter {
     head: Head,
     node: Option<Node>,
     left_count: u64,
+    /// What comes behind the entries has been begun.
+    has_ended_entries: bool,
+    /// Consumers have an active time: from version 12 on.
+    has_active_times: bool,
+    /// How many consumers of the group are still to come, before the first is begun.
+    consumer_count: Option<u32>,
 }
 
 /// A node that is being written.
@@ -42,10 +53,21 @@ struct Node {
 
 impl StreamWriter {
     /// Of the first record.
-    pub fn begin<W: Write>(output: &mut Output<W>, value: &[u8]) -> Result<StreamWriter, WriteError> {
+    pub fn begin<W: Write>(
+        output: &mut Output<W>,
+        value: &[u8],
+        has_active_times: bool,
+    ) -> Result<StreamWriter, WriteError> {
         let head = Head::parse(value).ok_or(WriteError::WrongElement)?;
         output.put_length(head.node_count);
-        Ok(StreamWriter { head, node: None, left_count: head.node_count })
+        Ok(StreamWriter {
+            head,
+            node: None,
+            left_count: head.node_count,
+            has_ended_entries: false,
+            has_active_times,
+            consumer_count: None,
+        })
     }
 
     /// The next record.
@@ -54,7 +76,11 @@ impl StreamWriter {
         output: &mut Output<W>,
         (key, value): (&[u8], &[u8]),
     ) -> Result<(), WriteError> {
-        let base = base_of(key).ok_or(WriteError::WrongElement)?;
+        let Some(base) = base_of(key) else {
+            self.end_entries(output)?;
+            let (_, part) = group::of_key(key).ok_or(WriteError::WrongElement)?;
+            return self.of_group(output, part, value);
+        };
         for entry in Block::new(base, value).entries() {
             let entry = entry.ok_or(WriteError::WrongElement)?;
             if entry.begins_node {
@@ -78,20 +104,75 @@ impl StreamWriter {
 
     /// After the last record.
     pub fn end<W: Write>(&mut self, output: &mut Output<W>) -> Result<(), WriteError> {
+        self.end_entries(output)?;
+        self.end_pending(output);
+        Ok(())
+    }
+
+    fn end_entries<W: Write>(&mut self, output: &mut Output<W>) -> Result<(), WriteError> {
+        if std::mem::replace(&mut self.has_ended_entries, true) {
+            return Ok(());
+        }
         self.end_node(output)?;
         if self.left_count > 0 {
             return Err(WriteError::WrongElement);
         }
-        let Head { len, last, first, max_deleted, added_count, .. } = self.head;
+        let Head { len, last, first, max_deleted, added_count, group_count, .. } = self.head;
         output.put_length(len);
         for id in [last, first, max_deleted] {
             output.put_length(id.ms);
             output.put_length(id.seq);
         }
         output.put_length(added_count);
-        // No groups.
-        output.put_length(0);
+        output.put_length(group_count);
         Ok(())
+    }
+
+    /// A record of a group, in their order: the group, what is pending, names, and each consumer with what it owns.
+    fn of_group<W: Write>(
+        &mut self,
+        output: &mut Output<W>,
+        part: Part<'_>,
+        value: &[u8],
+    ) -> Result<(), WriteError> {
+        match part {
+            Part::Group => {
+                self.end_pending(output);
+                let group = Group::parse(value).ok_or(WriteError::WrongElement)?;
+                output.put_string(StringRef::Bytes(&group.name))?;
+                output.put_length(group.last.ms);
+                output.put_length(group.last.seq);
+                output.put_length(group.read_count.unwrap_or(u64::MAX));
+                output.put_length(group.pending_count);
+                self.consumer_count = Some(group.consumer_count);
+            }
+            Part::Pending(id) => {
+                let pending = Pending::parse(value).ok_or(WriteError::WrongElement)?;
+                output.put_bytes(&id.to_bytes())?;
+                output.put_bytes(&pending.time_ms.to_le_bytes())?;
+                output.put_length(pending.count);
+            }
+            Part::Named(_) => {}
+            Part::Consumer(_) => {
+                self.end_pending(output);
+                let consumer = Consumer::parse(value).ok_or(WriteError::WrongElement)?;
+                output.put_string(StringRef::Bytes(&consumer.name))?;
+                output.put_bytes(&consumer.seen_ms.to_le_bytes())?;
+                if self.has_active_times {
+                    output.put_bytes(&consumer.active_ms.to_le_bytes())?;
+                }
+                output.put_length(consumer.pending_count);
+            }
+            Part::Owned(_, id) => output.put_bytes(&id.to_bytes())?,
+        }
+        Ok(())
+    }
+
+    /// Behind what is pending in a group comes how many consumers it has.
+    fn end_pending<W: Write>(&mut self, output: &mut Output<W>) {
+        if let Some(count) = self.consumer_count.take() {
+            output.put_length(u64::from(count));
+        }
     }
 }
 
@@ -136,6 +217,12 @@ pub(super) struct StreamReader {
     block: Vec<u8>,
     base: StreamId,
     head: Head,
+    /// Records of the group that is being read.
+    of_group: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// Names of groups, and of consumers of the group that is being read.
+    names: HashSet<Vec<u8>>,
+    left_groups: u64,
+    has_ended_entries: bool,
     is_over: bool,
 }
 
@@ -154,6 +241,10 @@ struct ReadNode {
 
 const BAD_ENTRY: ReadErrorKind = ReadErrorKind::BadElement("an entry of a stream is malformed");
 const BAD_ORDER: ReadErrorKind = ReadErrorKind::BadElement("the IDs of a stream do not ascend");
+const BAD_PENDING: ReadErrorKind =
+    ReadErrorKind::BadElement("the pending entries of a group and of its consumers contradict each other");
+/// The number of no consumer.
+const NOBODY: ConsumerNumber = ConsumerNumber(u32::MAX);
 const BAD_COUNT: ReadErrorKind = ReadErrorKind::BadElement("a stream has not as many entries as it says");
 
 type Result<T, E = ReadErrorKind> = std::result::Result<T, E>;
@@ -178,6 +269,10 @@ impl StreamReader {
             block: Vec::new(),
             base: StreamId::MIN,
             head: Head::default(),
+            of_group: VecDeque::new(),
+            names: HashSet::new(),
+            left_groups: 0,
+            has_ended_entries: false,
             is_over: false,
         })
     }
@@ -207,11 +302,95 @@ impl StreamReader {
             self.block.clear();
             return Ok(true);
         }
-        self.is_over = true;
-        self.read_end(source)?;
-        key.extend_from_slice(HEAD_KEY);
-        value.extend_from_slice(&self.head.encode());
+        if !std::mem::replace(&mut self.has_ended_entries, true) {
+            self.read_end(source)?;
+        }
+        while self.of_group.is_empty() && self.left_groups > 0 {
+            self.left_groups -= 1;
+            self.read_group(source)?;
+        }
+        match self.of_group.pop_front() {
+            Some(record) => (*key, *value) = record,
+            None => {
+                self.is_over = true;
+                key.extend_from_slice(HEAD_KEY);
+                value.extend_from_slice(&self.head.encode());
+            }
+        }
         Ok(true)
+    }
+
+    /// Reads a group whole: its entries' owners come behind them.
+    fn read_group<R: Read>(&mut self, source: &mut Source<R>) -> Result<()> {
+        let name = source.string()?.into_bytes();
+        let last = StreamId::new(source.count()?, source.count()?);
+        let read_count = match self.revision {
+            // Nobody knows.
+            1 => None,
+            _ => Some(source.count()?).filter(|count| i64::try_from(*count).is_ok()),
+        };
+        let keys = GroupKeys::new(&name);
+        self.is_new_name(keys.group())?;
+        let mut pending: BTreeMap<StreamId, Pending> = BTreeMap::new();
+        let pending_count = source.count()?;
+        for _ in 0..pending_count {
+            let id = StreamId::from_bytes(source.array()?);
+            let time_ms = i64::from_le_bytes(source.array()?);
+            let new = Pending { time_ms, count: source.count()?, consumer: NOBODY };
+            if pending.insert(id, new).is_some() {
+                return Err(BAD_PENDING);
+            }
+        }
+        let consumer_count = u32::try_from(source.count()?).map_err(|_| BAD_PENDING)?;
+        for number in 0..consumer_count {
+            self.read_consumer(source, &keys, ConsumerNumber(number), &mut pending)?;
+        }
+        for (id, pending) in &pending {
+            if pending.consumer == NOBODY {
+                return Err(BAD_PENDING);
+            }
+            self.of_group.push_back((keys.pending(*id), pending.encode()));
+        }
+        let group =
+            Group { name, last, read_count, pending_count, consumer_count, next_number: consumer_count };
+        self.of_group.push_back((keys.group(), group.encode()));
+        self.head.group_count += 1;
+        Ok(())
+    }
+
+    fn is_new_name(&mut self, key: Vec<u8>) -> Result<()> {
+        match self.names.insert(key) {
+            true => Ok(()),
+            false => Err(ReadErrorKind::DuplicateElement),
+        }
+    }
+
+    fn read_consumer<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        keys: &GroupKeys,
+        number: ConsumerNumber,
+        pending: &mut BTreeMap<StreamId, Pending>,
+    ) -> Result<()> {
+        let name = source.string()?.into_bytes();
+        let seen_ms = i64::from_le_bytes(source.array()?);
+        let active_ms = match self.revision {
+            3 => i64::from_le_bytes(source.array()?),
+            _ => seen_ms,
+        };
+        let pending_count = source.count()?;
+        for _ in 0..pending_count {
+            let id = StreamId::from_bytes(source.array()?);
+            let owned = pending.get_mut(&id).filter(|pending| pending.consumer == NOBODY);
+            owned.ok_or(BAD_PENDING)?.consumer = number;
+            self.of_group.push_back((keys.owned(number, id), Vec::new()));
+        }
+        let named = keys.named(&name);
+        self.is_new_name(named.clone())?;
+        self.of_group.push_back((named, number.0.to_be_bytes().to_vec()));
+        let consumer = Consumer { name, seen_ms, active_ms, pending_count };
+        self.of_group.push_back((keys.consumer(number), consumer.encode()));
+        Ok(())
     }
 
     /// Whether the block is full without the entry, which it has not taken then.
@@ -277,10 +456,8 @@ impl StreamReader {
             self.head.max_deleted = id(source)?;
             self.head.added_count = source.count()?;
         }
-        match source.count()? {
-            0 => Ok(()),
-            _ => Err(ReadErrorKind::BadElement("groups of consumers are not stored yet")),
-        }
+        self.left_groups = source.count()?;
+        Ok(())
     }
 }
 

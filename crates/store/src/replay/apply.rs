@@ -17,7 +17,8 @@ use crate::step::Cause;
 use crate::store::Store;
 use crate::stream::command::{self, Command, Malformed, OfElements, OfList, OfStream, Placed, Script};
 use crate::types::{
-    AddRule, Added, FieldMode, Insertion, Marks, NegativeZero, NewId, ScoreRule, Setting, Trim, TrimTo,
+    AddRule, Added, ClaimRule, FieldMode, GroupMade, GroupStart, Insertion, Marks, NegativeZero, NewId,
+    ScoreRule, Setting, StreamAt, Trim, TrimTo,
 };
 use crate::worker::Worker;
 use crate::{DbId, Key};
@@ -325,8 +326,40 @@ fn run_on_stream(
             let marks = Marks { last, added_count, max_deleted };
             expect(stream.set_marks(|_, _| Some(marks))?, NO_KEY)?;
         }
+        ref change => run_on_group(stream, change)?,
     }
     Ok(())
+}
+
+const NO_GROUP: &str = "there is no such group";
+
+fn run_on_group(stream: StreamAt<'_, '_>, change: &OfStream<'_>) -> Result<(), Stopped> {
+    match *change {
+        OfStream::SetGroup { group, last, read_count, is_new } => {
+            let (start, mut group) = (GroupStart { after: Some(last), read_count }, stream.group(group));
+            match is_new {
+                true => expect(group.create(&start, true)? == GroupMade::Done, "there is such a group"),
+                false => expect(group.set(&start)?.is_ok(), NO_GROUP),
+            }
+        }
+        OfStream::RemoveGroup { group } => expect(stream.group(group).remove()?.is_ok(), NO_GROUP),
+        OfStream::AddConsumer { group, consumer } => expect(
+            stream.group(group).add_consumer(consumer)? == Ok(true),
+            "there is such a consumer, or no group",
+        ),
+        OfStream::RemoveConsumer { group, consumer } => {
+            let removed = stream.group(group).remove_consumer(consumer)?;
+            expect(matches!(removed, Ok(Some(_))), "there is no such consumer")
+        }
+        OfStream::Own { group, consumer, id, time, count } => {
+            let rule = ClaimRule::told(time, count);
+            expect(stream.group(group).claim(consumer, &[id], &rule, || (), |_, _| ())?.is_ok(), NO_GROUP)
+        }
+        OfStream::Acknowledge { group, id } => {
+            expect(stream.group(group).acknowledge(&[id])? == Ok(1), "nothing is pending under this ID")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A number is kept as one, as Redis does.

@@ -192,6 +192,34 @@ pub(crate) enum OfStream<'a> {
         added_count: u64,
         max_deleted: StreamId,
     },
+    SetGroup {
+        group: &'a [u8],
+        last: StreamId,
+        read_count: Option<u64>,
+        is_new: bool,
+    },
+    RemoveGroup {
+        group: &'a [u8],
+    },
+    AddConsumer {
+        group: &'a [u8],
+        consumer: &'a [u8],
+    },
+    RemoveConsumer {
+        group: &'a [u8],
+        consumer: &'a [u8],
+    },
+    Own {
+        group: &'a [u8],
+        consumer: &'a [u8],
+        id: StreamId,
+        time: UnixMillis,
+        count: u64,
+    },
+    Acknowledge {
+        group: &'a [u8],
+        id: StreamId,
+    },
 }
 
 type Many<'a> = Vec<&'a [u8]>;
@@ -305,6 +333,7 @@ fn command<'a>(name: &[u8], words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
             Ok(Command::Swap { a: database(a).ok_or(NUMBER)?, b: database(b).ok_or(NUMBER)? })
         }
         (b"FUNCTION", _) => function(words),
+        (b"XGROUP", [verb, key, rest @ ..]) => Ok(Command::Stream { key, change: of_groups(verb, rest)? }),
         (b"SETRANGE" | b"PEXPIREAT" | b"PERSIST" | b"DEL" | b"RENAME", _) => Err(COUNT),
         (b"MOVE" | b"COPY" | b"FLUSHDB" | b"SWAPDB", _) => Err(COUNT),
         (name, &[key, ref rest @ ..]) => match of_elements(name, rest)? {
@@ -402,8 +431,32 @@ fn of_stream<'a>(name: &[u8], words: &[&'a [u8]]) -> Result<OfStream<'a>, Wrong>
             added_count: digits(count).ok_or(NUMBER)?,
             max_deleted: entry_id(id)?,
         }),
-        (b"XADD" | b"XDEL" | b"XTRIM" | b"XSETID", _) => Err(COUNT),
+        (
+            b"XCLAIM",
+            &[group, consumer, b"0", id, b"TIME", time, b"RETRYCOUNT", count, b"FORCE", b"JUSTID"],
+        ) => {
+            let count = digits(count).ok_or(NUMBER)?;
+            Ok(OfStream::Own { group, consumer, id: entry_id(id)?, time: numbered(time)?, count })
+        }
+        (b"XACK", &[group, id]) => Ok(OfStream::Acknowledge { group, id: entry_id(id)? }),
+        (b"XADD" | b"XDEL" | b"XTRIM" | b"XSETID" | b"XCLAIM" | b"XACK", _) => Err(COUNT),
         _ => Err(None),
+    }
+}
+
+fn of_groups<'a>(verb: &[u8], words: &[&'a [u8]]) -> Result<OfStream<'a>, Wrong> {
+    let set = |group, last, count, is_new| {
+        // Below 0: nobody knows.
+        let read_count = u64::try_from(numbered(count)?).ok();
+        Ok(OfStream::SetGroup { group, last: entry_id(last)?, read_count, is_new })
+    };
+    match (verb, words) {
+        (b"CREATE", &[group, last, b"MKSTREAM", b"ENTRIESREAD", count]) => set(group, last, count, true),
+        (b"SETID", &[group, last, b"ENTRIESREAD", count]) => set(group, last, count, false),
+        (b"DESTROY", &[group]) => Ok(OfStream::RemoveGroup { group }),
+        (b"CREATECONSUMER", &[group, consumer]) => Ok(OfStream::AddConsumer { group, consumer }),
+        (b"DELCONSUMER", &[group, consumer]) => Ok(OfStream::RemoveConsumer { group, consumer }),
+        _ => Err(COUNT),
     }
 }
 

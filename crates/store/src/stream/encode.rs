@@ -297,6 +297,57 @@ fn element(to: &mut Building, (db, key): (DbId, &[u8]), change: Change<'_>) {
         Change::StreamMarked { last, added_count, max_deleted } => {
             marked(to, (db, key), last, added_count, max_deleted);
         }
+        change => group(to, (db, key), change),
+    }
+}
+
+/// What becomes of groups of a stream.
+fn group(to: &mut Building, (db, key): (DbId, &[u8]), change: Change<'_>) {
+    let mut command = |name: &'static [u8], words: &[&[u8]]| {
+        let words: SmallVec<[Word<'_>; 16]> = words.iter().map(|word| Word::from(*word)).collect();
+        to.one(Some(db), name, &words);
+    };
+    match change {
+        Change::GroupSet { group, last, read_count, is_new_group } => {
+            let count = read_count.map_or(-1, |count| i64::try_from(count).unwrap_or(-1)).to_string();
+            let last = last.to_string();
+            let (verb, read): (&[u8], &[u8]) =
+                (if is_new_group { b"CREATE" } else { b"SETID" }, b"ENTRIESREAD");
+            let words = [verb, key, group, last.as_bytes(), b"MKSTREAM", read, count.as_bytes()];
+            match is_new_group {
+                true => command(b"XGROUP", &words),
+                false => command(b"XGROUP", &[&words[..4], &words[5..]].concat()),
+            }
+        }
+        Change::GroupRemoved { group } => command(b"XGROUP", &[b"DESTROY", key, group]),
+        Change::ConsumerAdded { group, consumer } => {
+            command(b"XGROUP", &[b"CREATECONSUMER", key, group, consumer]);
+        }
+        Change::ConsumerRemoved { group, consumer } => {
+            command(b"XGROUP", &[b"DELCONSUMER", key, group, consumer]);
+        }
+        Change::PendingSet { group, consumer, id, time, count } => {
+            let (id, time, count) = (id.to_string(), time.to_string(), count.to_string());
+            let (time, count) = (time.as_bytes(), count.as_bytes());
+            let words: [&[u8]; 11] = [
+                key,
+                group,
+                consumer,
+                b"0",
+                id.as_bytes(),
+                b"TIME",
+                time,
+                b"RETRYCOUNT",
+                count,
+                b"FORCE",
+                b"JUSTID",
+            ];
+            command(b"XCLAIM", &words);
+        }
+        Change::PendingRemoved { group, id } => {
+            command(b"XACK", &[key, group, id.to_string().as_bytes()]);
+        }
+        _ => {}
     }
 }
 

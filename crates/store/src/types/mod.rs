@@ -31,6 +31,10 @@ pub use set::SetAt;
 pub use sorted_set::{
     NegativeZero, OwnedRange, RangeLimit, Rank, ScoreChanges, ScoreRule, ScoredRange, SortedSetAt,
 };
-pub use stream::{AddRule, Added, EntryRange, Marks, NewId, StreamAt, StreamInfo, Trim, TrimTo};
+pub use stream::{
+    AddRule, Added, AutoClaimed, ClaimRule, ConsumerInfo, EntryRange, GroupAt, GroupInfo, GroupMade,
+    GroupRead, GroupReadDone, GroupStart, Marks, NewId, NoGroup, PendingInfo, PendingRange, PendingSummary,
+    StreamAt, StreamInfo, Trim, TrimTo,
+};
 pub use string::StringAt;
 pub use upkeep::Upkeep;

@@ -1,11 +1,11 @@
 //! Entries that are added and removed, one by one.
 
-use super::node::NodeLimits;
+use super::node::{self, NodeLimits};
 use super::records::{malformed, Records};
 use super::trim::{self, Trim};
 use crate::effect::{Change, Effect};
 use crate::entries::block::{self, Block};
-use crate::entries::{base_of, block_key, LastNode};
+use crate::entries::{base_of, block_key, LastNode, AFTER_BLOCKS};
 use crate::keyspace::{CollectionKey, Op};
 use crate::{OpError, StreamId};
 
@@ -225,16 +225,45 @@ fn remove_one(op: &mut Op<'_>, stream: &mut Records<'_>, id: StreamId) -> Result
     head.len -= 1;
     head.node_count -= u64::from(!node_goes_on);
     head.max_deleted = head.max_deleted.max(id);
-    if !node_goes_on && id >= head.last_node.id {
-        head.last_node = LastNode::default();
-    }
+    let last_node_has_gone = !node_goes_on && id >= head.last_node.id;
     if was_first {
         find_first(op, stream)?;
     }
     if stream.head.last_block == base {
         find_last_block(op, stream)?;
     }
+    if last_node_has_gone {
+        find_last_node(op, stream)?;
+    }
     Ok(true)
+}
+
+/// The node before the last goes on, as in Redis, but without what it has lost before.
+fn find_last_node(op: &mut Op<'_>, stream: &mut Records<'_>) -> Result<(), OpError> {
+    let mut entries: Vec<(StreamId, Vec<Vec<u8>>)> = Vec::new();
+    if stream.head.len > 0 {
+        stream.walk_down(op, AFTER_BLOCKS, |key, bytes| {
+            let base = base_of(key).ok_or_else(malformed)?;
+            let of_block: Option<Vec<_>> = Block::new(base, bytes).entries().collect();
+            for entry in of_block.ok_or_else(malformed)?.into_iter().rev() {
+                entries.push((entry.id, entry.parts.iter().map(|part| part.to_vec()).collect()));
+                if entry.begins_node {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })?;
+    }
+    let mut last_node = LastNode::default();
+    for (id, parts) in entries.iter().rev() {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+        last_node = match last_node.entry_count {
+            0 => node::begun(*id, &parts),
+            _ => node::longer(&last_node, *id, &parts),
+        };
+    }
+    stream.head.last_node = last_node;
+    Ok(())
 }
 
 /// The first entry behind an ID, of another block, begins a node from now on. False if it did before, or there is none.

@@ -2,15 +2,26 @@
 
 mod change;
 mod check;
+mod claim;
+mod distance;
+mod group_at;
+mod groups;
 mod kind;
 mod load;
 mod node;
+mod pending;
 mod read;
 mod records;
+mod show;
 mod trim;
 
 pub use change::{AddRule, Added, Marks, NewId};
+pub use claim::{AutoClaimed, ClaimRule};
+pub use group_at::GroupAt;
+pub use groups::{ConsumerInfo, GroupInfo, GroupMade, GroupStart, NoGroup};
+pub use pending::{GroupRead, GroupReadDone};
 pub use read::EntryRange;
+pub use show::{PendingInfo, PendingRange, PendingSummary};
 pub use trim::{Trim, TrimTo};
 
 pub(in crate::types) use kind::Streams;
@@ -40,12 +51,13 @@ pub struct StreamInfo {
     pub added_count: u64,
     /// What Redis would have as many listpacks for.
     pub node_count: u64,
+    pub group_count: u64,
 }
 
 impl StreamInfo {
     fn of(head: &Head) -> StreamInfo {
-        let Head { len, last, first, max_deleted, added_count, node_count, .. } = *head;
-        StreamInfo { len, last, first, max_deleted, added_count, node_count }
+        let Head { len, last, first, max_deleted, added_count, node_count, group_count, .. } = *head;
+        StreamInfo { len, last, first, max_deleted, added_count, node_count, group_count }
     }
 }
 

@@ -68,14 +68,24 @@ impl NodeLimits {
 
     /// The last node with one entry more, which begins another if that is full.
     pub fn with_entry(&self, last: &LastNode, id: StreamId, parts: &[&[u8]]) -> LastNode {
-        let names_hash = names_hash(parts.iter().step_by(2).copied());
-        let bytes = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        if !self.has_room(last, parts) {
-            let byte_count = bytes(begun_bytes(parts) + entry_bytes(id, id, parts, true));
-            return LastNode { id, byte_count, entry_count: 1, names_hash };
+        match self.has_room(last, parts) {
+            true => longer(last, id, parts),
+            false => begun(id, parts),
         }
-        let more_bytes = entry_bytes(last.id, id, parts, last.names_hash == names_hash);
-        let byte_count = bytes(last.byte_count as usize + more_bytes);
-        LastNode { byte_count, entry_count: last.entry_count.saturating_add(1), ..*last }
     }
+}
+
+/// A node of one entry.
+pub(super) fn begun(id: StreamId, parts: &[&[u8]]) -> LastNode {
+    let byte_count = begun_bytes(parts) + entry_bytes(id, id, parts, true);
+    let byte_count = u32::try_from(byte_count).unwrap_or(u32::MAX);
+    LastNode { id, byte_count, entry_count: 1, names_hash: names_hash(parts.iter().step_by(2).copied()) }
+}
+
+/// A node with one entry more.
+pub(super) fn longer(node: &LastNode, id: StreamId, parts: &[&[u8]]) -> LastNode {
+    let is_alike = node.names_hash == names_hash(parts.iter().step_by(2).copied());
+    let byte_count = node.byte_count as usize + entry_bytes(node.id, id, parts, is_alike);
+    let byte_count = u32::try_from(byte_count).unwrap_or(u32::MAX);
+    LastNode { byte_count, entry_count: node.entry_count.saturating_add(1), ..*node }
 }

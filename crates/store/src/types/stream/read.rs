@@ -46,7 +46,12 @@ pub(super) fn range(
     Ok(found.is_some())
 }
 
-fn up(op: &mut Op<'_>, records: &Records<'_>, range: &EntryRange, f: GiveEntry<'_>) -> Result<(), OpError> {
+pub(super) fn up(
+    op: &mut Op<'_>,
+    records: &Records<'_>,
+    range: &EntryRange,
+    f: GiveEntry<'_>,
+) -> Result<(), OpError> {
     let mut left = range.most;
     if left == 0 || range.from > range.to || records.head.len == 0 {
         return Ok(());

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::blobs::{Blob, Part, BLOB_BYTES};
 use crate::entries::{base_of, block_key, Head, AFTER_BLOCKS, HEAD_KEY};
-use crate::keyspace::{collections, CollectionKey, Op, Opened};
+use crate::keyspace::{collections, CollectionKey, Missed, Op, Opened};
 use crate::stop::{retry, Stop};
 use crate::tree::hash::Grown;
 use crate::tree::ordered::{fits_leaf, record_bytes, Next, Removal, Seek, Stored};
@@ -223,6 +223,25 @@ impl<'r> Records<'r> {
             })?;
         }
         Ok(found.flatten())
+    }
+
+    /// Has the leaves of these records in memory, whether they are there or not, before the first of them is changed (C1).
+    ///
+    /// # Errors
+    /// Pages that are missing.
+    pub fn resolve_keys<'k>(
+        &self,
+        op: &mut Op<'_>,
+        keys: impl Iterator<Item = &'k Vec<u8>>,
+    ) -> Result<(), OpError> {
+        if op.keyspace.pages.all_resident() || self.grown.is_none() {
+            return Ok(());
+        }
+        let mut missed = Missed::default();
+        for key in keys {
+            missed.look(self.get(op, key, |_| ()))?;
+        }
+        missed.end()
     }
 
     /// Stores a record in place of the one with its key, or as a new one. False, and nothing is changed, where it `must_fit` and the

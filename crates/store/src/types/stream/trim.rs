@@ -89,7 +89,7 @@ pub(super) fn plan(op: &mut Op<'_>, stream: &Records<'_>, trim: &Trim) -> Result
     let len = stream.head.len;
     let mut planning = Planning { trim, len, count: 0, node: Node::default() };
     stream.walk_up(op, &block_key(StreamId::MIN), |key, bytes| {
-        let base = base_of(key).ok_or_else(malformed)?;
+        let Some(base) = base_of(key) else { return Ok(false) };
         let block = Block::new(base, bytes);
         for entry in block.entries() {
             let entry = entry.ok_or_else(malformed)?;
@@ -127,7 +127,7 @@ pub(super) fn apply(op: &mut Op<'_>, stream: &mut Records<'_>, cut: &Cut) -> Res
     loop {
         let (mut gone, mut begun) = (Vec::new(), None);
         stream.walk_up(op, &block_key(StreamId::MIN), |key, bytes| {
-            let base = base_of(key).ok_or_else(malformed)?;
+            let Some(base) = base_of(key) else { return Ok(false) };
             let block = Block::new(base, bytes);
             let is_whole = match cut.first {
                 None => true,
