@@ -16,6 +16,7 @@ use crate::scrub;
 use crate::server::Server;
 use crate::state::heap::resident_bytes;
 use crate::state::local::Local;
+use crate::state::mailbox::Message;
 use crate::state::pause::PauseKind;
 
 /// Keys of a database that are looked at in one second for `avg_ttl`.
@@ -55,6 +56,7 @@ impl Hands<'_> {
         if self.local.is_evicting {
             let room = self.server.make_room(self.worker, &self.config.settings);
             self.local.is_evicting = room == MemoryRoom::Freeing;
+            self.pass_ready_on();
         }
     }
 
@@ -66,6 +68,15 @@ impl Hands<'_> {
             let since = Instant::now();
             let _ = self.worker.upkeep().expire_cycle(period / 4, |_, _| {});
             self.local.stats.expire_nanos.add(since.elapsed().as_nanos() as u64);
+            self.pass_ready_on();
+        }
+    }
+
+    /// Whoever waits for a key that has gone without a command is told in a step of its own.
+    fn pass_ready_on(&mut self) {
+        let worker = self.worker.steps().worker();
+        while let Some(key) = self.server.waiters.take_ready(worker) {
+            self.server.workers[self.local.worker].mailbox.send(Message::KeyReady(key));
         }
     }
 

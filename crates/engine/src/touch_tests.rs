@@ -124,7 +124,8 @@ fn replace(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 /// Waits for a string, and changes its key twice.
 fn wait_and_write_twice(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let wants = stillframe_store::ValueType::String;
-    let blocking = Blocking { keys: 1..2, timeout: None, wants, nothing: |reply| reply.null() };
+    let blocking =
+        Blocking { keys: 1..2, timeout: None, wants, minds_end: false, nothing: |reply| reply.null() };
     take_or_wait(ctx, args, &blocking, |ctx, index| {
         let (db, key) = (ctx.db(), ctx.key(args, index));
         let is_there = ctx.worker.entry(db, &key)?.is_some();

@@ -35,6 +35,7 @@ fn blocking(args: &Args<'_>, key_count: usize) -> Result<Blocking, CmdError> {
         keys: 1..1 + key_count,
         timeout: timeout(args.at(args.len() - 1))?,
         wants: ValueType::String,
+        minds_end: false,
         nothing: |reply| reply.null(),
     })
 }

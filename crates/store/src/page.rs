@@ -17,6 +17,8 @@ pub(crate) const KIND_CATALOG_WITH_NAMES: u8 = 8;
 pub(crate) const KIND_NAMES: u8 = 9;
 /// The same where function libraries are among the named trees: versions that know none refuse it.
 pub(crate) const KIND_CATALOG_WITH_LIBRARIES: u8 = 13;
+/// One of a store that has streams, or has had one since it was last empty: versions that know none refuse it.
+pub(crate) const KIND_CATALOG_WITH_STREAMS: u8 = 14;
 // 6 was an inner node of another format.
 pub(crate) const KIND_ORDERED_INNER: u8 = 10;
 pub(crate) const KIND_LIST_LEAF: u8 = 11;

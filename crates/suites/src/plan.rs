@@ -195,6 +195,7 @@ fn commands() -> Vec<Part> {
         ("asynq", 200),
         ("sidekiq", 30),
         ("bull", 30),
+        ("bullmq", 60),
         ("limiters", 30),
         ("redisson", 60),
     ];

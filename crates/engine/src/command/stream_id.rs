@@ -26,11 +26,17 @@ fn number(text: &[u8]) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
+/// An ID as C reads it: up to the first NUL.
+fn read(text: &[u8]) -> Result<&[u8], CmdError> {
+    match text.len() {
+        0..=ID_BYTES_MAX => Ok(text.split(|byte| *byte == 0).next().unwrap_or_default()),
+        _ => Err(INVALID.into()),
+    }
+}
+
 /// The two halves of an ID, the second if it is given.
 fn halves(text: &[u8]) -> Result<(u64, Option<&[u8]>), CmdError> {
-    if text.len() > ID_BYTES_MAX {
-        return Err(INVALID.into());
-    }
+    let text = read(text)?;
     let (ms, seq) = match text.iter().position(|byte| *byte == b'-') {
         Some(dash) => (&text[..dash], Some(&text[dash + 1..])),
         None => (text, None),
@@ -64,10 +70,12 @@ pub fn of_new(text: &[u8]) -> Result<Asked, CmdError> {
 /// An end of an interval, and whether it is left out: `-`, `+`, or an ID, with `(` before it.
 fn bound(text: &[u8], missing: u64) -> Result<(StreamId, bool), CmdError> {
     match text {
-        b"-" => Ok((StreamId::MIN, false)),
-        b"+" => Ok((StreamId::MAX, false)),
-        [b'(', rest @ ..] if text.len() > 1 => Ok((strict(rest, missing)?, true)),
-        _ => Ok((strict(text, missing)?, false)),
+        [b'(', rest @ ..] if !rest.is_empty() => Ok((strict(rest, missing)?, true)),
+        _ => match read(text)? {
+            b"-" => Ok((StreamId::MIN, false)),
+            b"+" => Ok((StreamId::MAX, false)),
+            text => Ok((strict(text, missing)?, false)),
+        },
     }
 }
 

@@ -60,6 +60,11 @@ pub fn no_such_group(args: &Args<'_>, key_at: usize, group_at: usize) -> CmdErro
     format!("NOGROUP No such key '{key}' or consumer group '{group}'").into()
 }
 
+fn wrong_options(args: &Args<'_>) -> CmdError {
+    let sub = text(args.at(1));
+    format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try XGROUP HELP.").into()
+}
+
 /// What `CREATE` and `SETID` say behind the ID.
 #[derive(Default)]
 struct Options {
@@ -70,6 +75,10 @@ struct Options {
 impl Options {
     fn parse(args: &Args<'_>, is_create: bool) -> Result<Options, CmdError> {
         let (mut options, mut index) = (Options::default(), 5);
+        let most_args = if is_create { 8 } else { 7 };
+        if args.len() > most_args {
+            return Err(wrong_options(args));
+        }
         while index < args.len() {
             if is_create && args.is(index, "MKSTREAM") {
                 options.makes_stream = true;
@@ -82,11 +91,7 @@ impl Options {
                 options.read_count = u64::try_from(count).ok();
                 index += 2;
             } else {
-                let sub = text(args.at(1));
-                return Err(format!(
-                    "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try XGROUP HELP."
-                )
-                .into());
+                return Err(wrong_options(args));
             }
         }
         Ok(options)

@@ -90,22 +90,9 @@ fn min_idle(text: &[u8], command: &str) -> Result<i64, CmdError> {
     Ok(idle.max(0))
 }
 
-/// A rule without options.
-fn rule(min_idle_ms: i64) -> ClaimRule {
-    ClaimRule {
-        min_idle_ms,
-        time_ms: None,
-        count: None,
-        forces: false,
-        is_silent: false,
-        last: None,
-        is_told: false,
-    }
-}
-
 /// The options of an `XCLAIM`, from an argument on.
 fn claim_rule(ctx: &Ctx<'_>, args: &Args<'_>, mut index: usize) -> Result<ClaimRule, CmdError> {
-    let mut rule = rule(min_idle(args.at(4), "XCLAIM")?);
+    let mut rule = ClaimRule::new(min_idle(args.at(4), "XCLAIM")?, false);
     let number = |at: usize, name: &str| {
         parse_i64(args.at(at))
             .ok_or_else(|| CmdError::from(format!("ERR Invalid {name} option argument for XCLAIM")))
@@ -171,7 +158,7 @@ const CLAIMED: u64 = 100;
 const CLAIMED_MAX: i64 = i64::MAX / 16;
 
 pub fn xautoclaim(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
-    let mut rule = rule(min_idle(args.at(4), "XAUTOCLAIM")?);
+    let mut rule = ClaimRule::new(min_idle(args.at(4), "XAUTOCLAIM")?, false);
     let from = stream_id::least(args.at(5))?;
     let (mut most, mut index) = (CLAIMED, 6);
     while index < args.len() {

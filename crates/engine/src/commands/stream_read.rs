@@ -300,18 +300,21 @@ pub fn xreadgroup(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     }
     let mut found = Vec::new();
     for asked in all {
-        found.push((asked.key_at, read_of_group(ctx, args, &options, &asked)?));
+        if let Some(entries) = read_of_group(ctx, args, &options, &asked)? {
+            found.push((asked.key_at, entries));
+        }
     }
     put_streams(&mut ctx.reply, args, found);
     Ok(())
 }
 
+/// `None`: the same stream came before in the call, and nothing is left of it.
 fn read_of_group(
     ctx: &mut Ctx<'_>,
     args: &Args<'_>,
     options: &Options,
     asked: &Asked,
-) -> Result<Entries, CmdError> {
+) -> Result<Option<Entries>, CmdError> {
     let (db, key) = (ctx.db(), ctx.key(args, asked.key_at));
     let group_at = options.group_at.unwrap_or_default();
     let wanted =
@@ -323,6 +326,6 @@ fn read_of_group(
         || entries.borrow_mut().clear(),
         |id, parts| entries.borrow_mut().put_read(id, parts),
     )?;
-    read.map_err(|_| CmdError::from(GROUP_HAS_GONE))?;
-    Ok(entries.into_inner())
+    let done = read.map_err(|_| CmdError::from(GROUP_HAS_GONE))?;
+    Ok((!done.has_nothing).then(|| entries.into_inner()))
 }

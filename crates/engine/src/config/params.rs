@@ -346,6 +346,10 @@ pub static PARAMS: &[Param] = &[
         .own("Bound of what snapshots hold in memory: before-images, spare frames, and freed pages that a cut still needs. Where data may be larger than `maxmemory`, not more than an eighth of that."),
     p("stop-writes-on-bgsave-error", Bool, "yes", Live)
         .to(|s, v| s.stop_writes_on_save_error = v.yes()),
+    p("stream-node-max-bytes", SIZE, "4096", Live)
+        .to(|s, v| s.collection_limits.stream_node_bytes = v.number()),
+    p("stream-node-max-entries", LONG, "100", Live)
+        .to(|s, v| s.collection_limits.stream_node_entries = v.number()),
     p("supervised", Choice(&["upstart", "systemd", "auto", "no"]), "no", AtStart)
         .to(|s, v| s.supervised = v.is("systemd") || v.is("auto")),
     p("tcp-backlog", NATURAL, "511", AtStart)
@@ -362,10 +366,6 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.collection_limits.sorted_set_entries = v.number()),
     a("zset-max-listpack-value", "zset-max-ziplist-value", SIZE, "64", Live)
         .to(|s, v| s.collection_limits.sorted_set_value_bytes = v.number()),
-    p("stream-node-max-bytes", SIZE, "4096", Live)
-        .to(|s, v| s.collection_limits.stream_node_bytes = v.number()),
-    p("stream-node-max-entries", LONG, "100", Live)
-        .to(|s, v| s.collection_limits.stream_node_entries = v.number()),
     // What would promise something that is not there.
     p("aclfile", Text, "", OnlyAtStart(NO_ACL)),
     p("activedefrag", Bool, "no", Only(NO_DEFRAGMENTATION)),

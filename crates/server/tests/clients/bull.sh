@@ -1,4 +1,4 @@
-# Bull, the queue of before BullMQ: its scripts need no streams. PORT names the server, CACHE a directory to install into.
+# Bull, the queue of before BullMQ. PORT names the server, CACHE a directory to install into.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/install.sh"

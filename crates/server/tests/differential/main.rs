@@ -22,6 +22,7 @@ mod gen_list;
 mod gen_scripts;
 mod gen_set;
 mod gen_sorted_set;
+mod gen_streams;
 mod gen_strings;
 mod info;
 mod runner;
@@ -140,6 +141,16 @@ fn sorted_sets_do_so_with_two_workers() {
 }
 
 #[test]
+fn streams_answer_as_the_oracles() {
+    compare(STILLFRAME, gen_streams::sequence, 400);
+}
+
+#[test]
+fn streams_do_so_with_two_workers() {
+    compare(Kind::Stillframe { worker_count: 2 }, gen_streams::sequence, 200);
+}
+
+#[test]
 fn places_are_found_as_the_oracle_finds_them() {
     compare(STILLFRAME, gen_geo::sequence, 400);
 }
@@ -185,6 +196,7 @@ fn any_type(seed: u64) -> Sequence {
         gen_sorted_set::sequence,
         gen_geo::sequence,
         gen_scripts::sequence,
+        gen_streams::sequence,
         any_without_the_doctor,
     ];
     makers[(seed % makers.len() as u64) as usize](seed)

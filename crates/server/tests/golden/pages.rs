@@ -78,6 +78,7 @@ fn rows_found(value: &Value<'_>) -> Result<Vec<Row>, SaveError> {
             Element::Item(bytes) | Element::Member(bytes) => plain(bytes),
             Element::Scored { member, score } => (member.to_vec(), Bytes::new(), None, score),
             Element::Field { field, value, deadline } => (field.to_vec(), value.to_vec(), deadline, 0.0),
+            Element::Record { key, value } => (key.to_vec(), value.to_vec(), None, 0.0),
         });
         Ok(())
     })?;

@@ -53,7 +53,7 @@ impl Talk<'_> {
 }
 
 /// Each script on an empty server of ours, and of Redis.
-fn talk_beside_redis(scripts: &[&[&str]]) {
+pub fn talk_beside_redis(scripts: &[&[&str]]) {
     beside_redis(&[], &|connect| {
         let mut all = Vec::new();
         for script in scripts {

@@ -38,6 +38,7 @@ mod settings_kept;
 mod start;
 mod steps;
 mod streamed;
+mod streams;
 mod tiered;
 mod told;
 mod transactions;

@@ -6,6 +6,7 @@
 //!              36 may_leak u32: pages may be in use to which nothing leads
 //!              40 list of the named trees: page u32 | page_count u32; with one the kind is another, and
 //!              another again with function libraries
+//!              48 libraries u32: with streams, which have a kind of their own, whether there are some
 //!              64 heads of the lists of slabs with free slots, u32 for each class
 //! pages 1-11   databases, 32 bytes each: root u32 | tag u32 | key_count u64 | deadline_count u64 | reserved u64
 //! pages 12-13  the newest of the garbage that has arrived and of what has been put off, see `discards`
@@ -17,7 +18,7 @@ use crate::blobs::{Discards, GarbageLists, CLASS_COUNT};
 use crate::named::NamesPlace;
 use crate::page::{
     get_u32, get_u64, put_u32, put_u64, Page, KIND_CATALOG, KIND_CATALOG_WITH_LIBRARIES,
-    KIND_CATALOG_WITH_NAMES,
+    KIND_CATALOG_WITH_NAMES, KIND_CATALOG_WITH_STREAMS,
 };
 use crate::stop::Stop;
 use crate::DbStats;
@@ -28,6 +29,7 @@ const DB_BYTES: usize = 32;
 const DBS_IN_PAGE: usize = PAGE_SIZE / DB_BYTES;
 const ARRIVED_PAGE: usize = 12;
 const PUT_OFF_PAGE: usize = 13;
+const LIBRARIES: usize = 48;
 const SLAB_HEADS: usize = 64;
 
 /// Databases that a catalog has room for.
@@ -61,6 +63,8 @@ pub(crate) struct Catalog {
     pub names: Option<NamesPlace>,
     /// Function libraries are among them.
     pub has_libraries: bool,
+    /// Some keys have streams, or may.
+    pub has_streams: bool,
 }
 
 /// Allocates the catalog's pages, all zero.
@@ -85,6 +89,7 @@ impl Catalog {
             may_leak: false,
             names: None,
             has_libraries: false,
+            has_streams: false,
         }
     }
 
@@ -95,9 +100,14 @@ impl Catalog {
     ) -> Result<Catalog, Stop> {
         let head = page_at(0)?;
         let stored_count = get_u32(head, 28) as usize;
-        let has_libraries = head[0] == KIND_CATALOG_WITH_LIBRARIES;
-        let has_names = has_libraries || head[0] == KIND_CATALOG_WITH_NAMES;
-        if !(has_names || head[0] == KIND_CATALOG) || stored_count > CATALOG_DB_MAX {
+        let has_streams = head[0] == KIND_CATALOG_WITH_STREAMS;
+        let has_libraries = match has_streams {
+            true => get_u32(head, LIBRARIES) != 0,
+            false => head[0] == KIND_CATALOG_WITH_LIBRARIES,
+        };
+        let may_have_none = has_streams && !has_libraries && get_u32(head, 40) == 0;
+        let has_names = has_libraries || has_streams && !may_have_none || head[0] == KIND_CATALOG_WITH_NAMES;
+        if !(has_names || may_have_none || head[0] == KIND_CATALOG) || stored_count > CATALOG_DB_MAX {
             return Err(Stop::Damaged("the catalog page is not a catalog".into()));
         }
         let mut catalog = Catalog::empty(database_count.max(stored_count));
@@ -105,6 +115,7 @@ impl Catalog {
         catalog.next_tag = get_u32(head, 24);
         catalog.may_leak = get_u32(head, 36) != 0;
         catalog.has_libraries = has_libraries;
+        catalog.has_streams = has_streams;
         if has_names {
             let wrong = || Stop::Damaged("the catalog's list of named trees is nowhere".into());
             catalog.names = Some(NamesPlace::new(get_u32(head, 40), get_u32(head, 44)).ok_or_else(wrong)?);
@@ -156,6 +167,10 @@ impl Catalog {
             page[0] = if self.has_libraries { KIND_CATALOG_WITH_LIBRARIES } else { KIND_CATALOG_WITH_NAMES };
             put_u32(&mut page, 40, names.pid.0);
             put_u32(&mut page, 44, names.page_count);
+        }
+        if self.has_streams {
+            page[0] = KIND_CATALOG_WITH_STREAMS;
+            put_u32(&mut page, LIBRARIES, u32::from(self.has_libraries));
         }
         put_u64(&mut page, 8, self.hash_seed.0);
         put_u64(&mut page, 16, self.hash_seed.1);
@@ -236,6 +251,16 @@ mod tests {
         catalog.garbage.put_off.older = 99;
         catalog.write(&pool, pid).unwrap();
         assert_eq!(Catalog::read(&pool, pid, 16).unwrap(), catalog);
+        for (names, has_libraries) in
+            [(NamesPlace::new(123, 4), true), (NamesPlace::new(123, 4), false), (None, false)]
+        {
+            for has_streams in [true, false] {
+                let other = Catalog { names, has_libraries, has_streams, ..catalog.clone() };
+                other.write(&pool, pid).unwrap();
+                assert_eq!(Catalog::read(&pool, pid, 16).unwrap(), other);
+            }
+        }
+        catalog.write(&pool, pid).unwrap();
         assert_eq!(Catalog::read(&pool, pid, 400).unwrap().databases.len(), 400);
     }
 }

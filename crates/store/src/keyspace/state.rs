@@ -1,6 +1,7 @@
 //! The state of a key space and of a worker in it.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use stillframe_pagepool::{Late, Member, PageId, Pool, PoolError};
@@ -123,6 +124,8 @@ pub(crate) struct Keyspace {
     pub locks: StripeLocks,
     pub garbage: Arc<Garbage>,
     pub skips: Skips,
+    /// A stream has been stored since there was no key.
+    has_streams: AtomicBool,
     pub limits: Limits,
     pub expiry: Expiry,
     pub(super) tracker: Tracker,
@@ -169,12 +172,20 @@ impl Keyspace {
             locks: StripeLocks::new(options.worker_count > 1),
             garbage,
             skips: Skips::default(),
+            has_streams: AtomicBool::new(content.has_streams),
             limits: Limits::default(),
             expiry: Expiry::default(),
             tracker: Tracker::default(),
             steps: Arc::default(),
             pages,
             pool,
+        }
+    }
+
+    /// A stream is about to be stored.
+    pub fn note_stream(&self) {
+        if !self.has_streams.load(Ordering::Relaxed) {
+            self.has_streams.store(true, Ordering::Relaxed);
         }
     }
 
@@ -329,7 +340,12 @@ impl Keyspace {
                 deadline_count: stats.deadline_count,
             }
         };
-        let databases = (0..self.database_count()).map(|db| database(DbId(db as u32))).collect();
+        let databases: Vec<Database> =
+            (0..self.database_count()).map(|db| database(DbId(db as u32))).collect();
+        if databases.iter().all(|database| database.key_count == 0) {
+            // Nobody stores one meanwhile: this is part of a cut.
+            self.has_streams.store(false, Ordering::Relaxed);
+        }
         Ok(Catalog {
             hash_seed: self.trees.order.seed,
             next_tag: self.databases.next_tag(),
@@ -339,6 +355,7 @@ impl Keyspace {
             may_leak: self.pages.leaks.may_leak(),
             names: self.named.place(),
             has_libraries: self.named.has_libraries(),
+            has_streams: self.has_streams.load(Ordering::Relaxed),
         })
     }
 }

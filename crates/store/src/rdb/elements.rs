@@ -160,6 +160,10 @@ impl Elements {
         while self.advance(source)? {
             value.push(self.current());
         }
+        if let RdbValue::Stream(records) = &mut value {
+            // In the order of their keys: as they are written.
+            records.sort();
+        }
         match value.has_twins() {
             true => Err(ReadErrorKind::DuplicateElement),
             false => Ok(value),

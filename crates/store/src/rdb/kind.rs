@@ -5,6 +5,8 @@ use super::encode::parse_canonical;
 use super::format::{
     collection_type, is_valkey, KeyMeta, RdbString, SmallLimits, WriteVersion, MAX_READ_VERSION,
 };
+use crate::entries::block::Block;
+use crate::entries::{base_of, Head, StreamId, HEAD_KEY};
 
 /// What a collection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,6 +188,25 @@ impl<'a> Element<'a> {
             Element::Scored { .. } => CollectionKind::SortedSet,
             Element::Field { .. } => CollectionKind::Hash,
             Element::Record { .. } => CollectionKind::Stream,
+        }
+    }
+
+    /// Of a stream's record: gives its entries to `f`, each with a field, its value, a field, ... A record that has none gives none.
+    pub fn for_each_entry(&self, mut f: impl FnMut(StreamId, &[&[u8]])) {
+        if let Element::Record { key, value } = *self {
+            let blocks = base_of(key).map(|base| Block::new(base, value).entries());
+            blocks.into_iter().flatten().flatten().for_each(|entry| f(entry.id, &entry.parts));
+        }
+    }
+
+    /// Of a stream's first record: the greatest ID that there has been, how many entries there have been, and the greatest ID of
+    /// one that was removed by its ID.
+    pub fn stream_marks(&self) -> Option<(StreamId, u64, StreamId)> {
+        match *self {
+            Element::Record { key: HEAD_KEY, value } => {
+                Head::parse(value).map(|head| (head.last, head.added_count, head.max_deleted))
+            }
+            _ => None,
         }
     }
 

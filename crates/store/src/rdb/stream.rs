@@ -424,7 +424,11 @@ impl StreamReader {
                     if entry.id <= self.head.last {
                         return Err(BAD_ORDER);
                     }
+                    if self.head.len == 0 {
+                        self.head.first = entry.id;
+                    }
                     (self.head.last, self.head.len) = (entry.id, self.head.len + 1);
+                    self.head.node_count += u64::from(entry.begins_node);
                     return Ok(Some(entry));
                 }
                 self.head.last_node = node.ended();

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stillframe_store::{
-    Bytes, Change, DbId, Deadline, Effect, Element, End, FieldMode, Key, Listener, OpError, Options,
-    RangeLimit, SaveError, ScoreRule, ScoredRange, Step, Store, UnixMillis, Value, Worker,
+    AddRule, Bytes, Change, ClaimRule, DbId, Deadline, Effect, Element, End, FieldMode, GroupRead,
+    GroupStart, Key, Listener, Marks, NewId, OpError, Options, RangeLimit, SaveError, ScoreRule, ScoredRange,
+    Step, Store, StreamId, Trim, TrimTo, UnixMillis, Value, Worker,
 };
 use stillframe_testkit::{seed, TempDir};
 
@@ -25,6 +26,65 @@ pub enum Collection {
     List(VecDeque<Vec<u8>>),
     Set(BTreeMap<Vec<u8>, ()>),
     SortedSet(BTreeMap<Vec<u8>, f64>),
+    Stream(Stream),
+}
+
+/// A stream without its groups.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Stream {
+    entries: BTreeMap<StreamId, Vec<Vec<u8>>>,
+    last: StreamId,
+    added_count: u64,
+    max_deleted: StreamId,
+}
+
+impl Stream {
+    fn apply(&mut self, change: Change<'_>) {
+        match change {
+            Change::EntryAdded { id, parts } => {
+                assert!(id > self.last, "an entry is not behind the last");
+                self.entries.insert(id, parts.iter().map(|part| part.to_vec()).collect());
+                (self.last, self.added_count) = (id, self.added_count + 1);
+            }
+            Change::EntryRemoved { id } => {
+                assert!(self.entries.remove(&id).is_some(), "what was removed is not there");
+                self.max_deleted = self.max_deleted.max(id);
+            }
+            Change::EntriesTrimmed { first, count } => {
+                let before = self.entries.len() as u64;
+                self.entries.retain(|id, _| first.is_some_and(|first| *id >= first));
+                assert_eq!(before - self.entries.len() as u64, count);
+                assert_eq!(self.entries.keys().next().copied(), first);
+            }
+            Change::StreamMarked { last, added_count, max_deleted } => {
+                (self.last, self.added_count, self.max_deleted) = (last, added_count, max_deleted);
+            }
+            // What groups have is told, and held against their counts by `Store::check`.
+            Change::GroupSet { .. }
+            | Change::GroupRemoved { .. }
+            | Change::ConsumerAdded { .. }
+            | Change::ConsumerRemoved { .. }
+            | Change::PendingSet { .. }
+            | Change::PendingRemoved { .. } => {}
+            other => panic!("{other:?} of a stream"),
+        }
+    }
+}
+
+fn is_of_stream(change: &Change<'_>) -> bool {
+    matches!(
+        change,
+        Change::EntryAdded { .. }
+            | Change::EntryRemoved { .. }
+            | Change::EntriesTrimmed { .. }
+            | Change::StreamMarked { .. }
+            | Change::GroupSet { .. }
+            | Change::GroupRemoved { .. }
+            | Change::ConsumerAdded { .. }
+            | Change::ConsumerRemoved { .. }
+            | Change::PendingSet { .. }
+            | Change::PendingRemoved { .. }
+    )
 }
 
 impl Collection {
@@ -34,6 +94,8 @@ impl Collection {
             Collection::List(items) => items.is_empty(),
             Collection::Set(members) => members.is_empty(),
             Collection::SortedSet(members) => members.is_empty(),
+            // It stays when its entries have gone.
+            Collection::Stream(_) => false,
         }
     }
 
@@ -43,6 +105,7 @@ impl Collection {
             Change::FieldRemoved { .. } | Change::FieldExpired { .. } => Collection::Hash(BTreeMap::new()),
             Change::Member { .. } | Change::MemberRemoved { .. } => Collection::Set(BTreeMap::new()),
             Change::Scored { .. } | Change::ScoredRemoved { .. } => Collection::SortedSet(BTreeMap::new()),
+            change if is_of_stream(change) => Collection::Stream(Stream::default()),
             _ => Collection::List(VecDeque::new()),
         }
     }
@@ -71,6 +134,7 @@ impl Collection {
                 assert!(members.remove(&vec(member)).is_some(), "what was removed is not there");
             }
             (Collection::List(items), change) => apply_to_list(items, change),
+            (Collection::Stream(stream), change) => stream.apply(change),
             (collection, change) => panic!("{change:?} of {collection:?}"),
         }
     }
@@ -194,6 +258,18 @@ impl Replayed {
 
 /// Puts an element that is read into the collection that is being read.
 pub fn add(made: &mut Option<Collection>, element: Element<'_>) {
+    if let Element::Record { .. } = element {
+        let new = || Collection::Stream(Stream::default());
+        let Collection::Stream(stream) = made.get_or_insert_with(new) else { panic!("no stream") };
+        if let Some((last, added_count, max_deleted)) = element.stream_marks() {
+            (stream.last, stream.added_count, stream.max_deleted) = (last, added_count, max_deleted);
+        }
+        element.for_each_entry(|id, parts| {
+            let parts = parts.iter().map(|part| part.to_vec()).collect();
+            assert!(stream.entries.insert(id, parts).is_none(), "an entry comes twice");
+        });
+        return;
+    }
     let change = match element {
         Element::Field { field, value, deadline } => {
             Change::Field { field: field.into(), value: value.into(), deadline }
@@ -201,6 +277,7 @@ pub fn add(made: &mut Option<Collection>, element: Element<'_>) {
         Element::Member(member) => Change::Member { member: member.into() },
         Element::Scored { member, score } => Change::Scored { member: member.into(), score },
         Element::Item(item) => Change::Pushed { end: End::Right, item: item.into() },
+        Element::Record { .. } => unreachable!("see above"),
     };
     made.get_or_insert_with(|| Collection::empty_for(&change)).apply(&change);
 }
@@ -295,6 +372,53 @@ fn of_sets(
     Ok(())
 }
 
+/// An operation of streams. Few IDs are in use, so that most that are removed or acknowledged are there.
+fn of_streams(
+    worker: &mut Worker,
+    random: &mut fastrand::Rng,
+    (db, key): (DbId, &Key<'_>),
+    given: &[&[u8]],
+) -> Result<(), OpError> {
+    let mut some_id = || StreamId::new(random.u64(..300), random.u64(..2));
+    let (id, other) = (some_id(), some_id());
+    let parts = &given[..given.len() / 2 * 2];
+    let group: &[u8] = if random.bool() { b"one" } else { b"two" };
+    let consumer: &[u8] = if random.bool() { b"a" } else { b"b" };
+    let trim = Trim {
+        to: if random.bool() { TrimTo::Length(random.u64(..40)) } else { TrimTo::Id(id) },
+        approximately: random.bool().then(|| random.u64(..50)),
+    };
+    let mut stream = worker.stream_at(db, key);
+    match random.u32(..20) {
+        0..7 => {
+            let last = stream.info()?.map_or(0, |info| info.last.ms);
+            let trim = (random.u8(..4) == 0).then_some(trim);
+            let rule = AddRule { only_present: random.u8(..8) == 0, trim };
+            worker.stream_at(db, key).add(NewId::OfMillis(last + random.u64(..4)), parts, &rule)?;
+        }
+        7..9 => drop(stream.remove(&[id, other])?),
+        9..11 => drop(stream.trim(&trim)?),
+        11 => drop(stream.set_marks(|info, _| {
+            Some(Marks { last: info.last, added_count: info.added_count + 1, max_deleted: id })
+        })?),
+        12 => drop(stream.group(group).create(&GroupStart { after: Some(id), read_count: None }, true)?),
+        13..16 => {
+            let history_after = (random.u8(..3) == 0).then_some(id);
+            let asked = GroupRead { history_after, most: random.u64(..20), no_ack: random.u8(..5) == 0 };
+            let _ = stream.group(group).read(consumer, &asked, || (), |_, _| ())?;
+        }
+        16 => drop(stream.group(group).acknowledge(&[id, other])?),
+        17 => {
+            let rule = ClaimRule::new(0, random.bool());
+            let _ =
+                stream.group(group).auto_claim(consumer, (id, random.u64(1..20)), &rule, || (), |_, _| ())?;
+        }
+        18 => drop(stream.group(group).remove_consumer(consumer)?),
+        _ => drop(stream.group(group).remove()?),
+    }
+    Ok(())
+}
+
 /// One operation; those on keys of another type change nothing.
 pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), OpError> {
     operation_on(worker, random, 12)
@@ -307,7 +431,8 @@ pub fn operation_on(worker: &mut Worker, random: &mut fastrand::Rng, name_count:
     let key = worker.key(&of_key);
     let (words, one) = (words(random), word(random));
     let given: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
-    match random.u32(..120) {
+    match random.u32(..145) {
+        120..145 => of_streams(worker, random, (db, &key), &given)?,
         number @ 100..120 => of_sets(worker, (random, name_count), number, (db, &key), &given)?,
         0..15 => {
             let pairs: Vec<_> = given.iter().map(|word| (*word, &one[..])).collect();

@@ -211,6 +211,7 @@ fn content_of(view: &View) -> (u64, u64) {
             Value::Collection(collection) => collection.for_each(&mut |element| {
                 match element {
                     Element::Field { field, value, .. } => (field, value).hash(&mut hasher),
+                    Element::Record { key, value } => (key, value).hash(&mut hasher),
                     Element::Member(name) | Element::Item(name) => name.hash(&mut hasher),
                     Element::Scored { member, score } => (member, score.to_bits()).hash(&mut hasher),
                 }

@@ -65,6 +65,7 @@ fn kind_of(element: Element<'_>) -> CollectionKind {
             CollectionKind::SortedSet
         }
         Element::Field { .. } => CollectionKind::Hash,
+        Element::Record { .. } => CollectionKind::Stream,
     }
 }
 
@@ -82,6 +83,7 @@ pub fn announced(value: &RdbValue, limits: &SmallLimits, is_small: bool) -> Opti
             let least_deadline_ms = fields.iter().filter_map(|field| field.deadline_ms).min();
             Announced::Hash { field_count: fields.len() as u64, is_small, least_deadline_ms }
         }
+        RdbValue::Stream(records) => Announced::Stream { record_count: records.len() as u64 },
         _ => return None,
     })
 }
@@ -154,6 +156,11 @@ pub fn ordered(value: &RdbValue) -> RdbValue {
             fields
                 .iter_mut()
                 .for_each(|field| field.deadline_ms = field.deadline_ms.map(|at| at.clamp(1, END_MS)));
+        }
+        RdbValue::Stream(records) => {
+            // What the head says of the last node: entries that have gone are not written.
+            let is_head = |(key, _): &&mut (Vec<u8>, Vec<u8>)| *key == [0];
+            records.iter_mut().filter(is_head).for_each(|(_, head)| head[72..104].fill(0));
         }
         _ => {}
     }

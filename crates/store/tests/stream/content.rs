@@ -21,6 +21,7 @@ fn part_of(element: &Element<'_>) -> Part {
         Element::Item(name) | Element::Member(name) => (name.to_vec(), Vec::new(), None),
         Element::Scored { member, score } => (member.to_vec(), score.to_bits().to_be_bytes().to_vec(), None),
         Element::Field { field, value, deadline } => (field.to_vec(), value.to_vec(), deadline),
+        Element::Record { key, value } => (key.to_vec(), value.to_vec(), None),
     }
 }
 

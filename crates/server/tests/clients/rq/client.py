@@ -10,21 +10,18 @@ import time
 import redis
 import rq
 import rq.command
-import rq.job
-from jobs import Job, add, fail, fail_until, sleep, started_at
+from jobs import add, fail, fail_until, sleep, started_at
 from rq.registry import FailedJobRegistry, FinishedJobRegistry, ScheduledJobRegistry, StartedJobRegistry
 
 URL = f"redis://localhost:{os.environ['PORT']}/4"
-JOB = Job if hasattr(rq.job.Job, "supports_redis_streams") else rq.job.Job
 connection = redis.Redis.from_url(URL)
-queue = rq.Queue("default", connection=connection, job_class=JOB)
-urgent = rq.Queue("urgent", connection=connection, job_class=JOB)
+queue = rq.Queue("default", connection=connection)
+urgent = rq.Queue("urgent", connection=connection)
 
 
 def worker(*arguments):
     program = os.path.join(os.path.dirname(sys.executable), "rq")
-    job_class = f"{JOB.__module__}.{JOB.__name__}"
-    return subprocess.Popen([program, "worker", "-u", URL, "-j", job_class, "-P", ".", "--quiet", *arguments])
+    return subprocess.Popen([program, "worker", "-u", URL, "-P", ".", "--quiet", *arguments])
 
 
 def burst(*queues):

@@ -1,12 +1,6 @@
-"""What the worker runs, and the class of jobs for versions of RQ that would keep results in streams."""
+"""What the worker runs."""
 
 import time
-
-import rq.job
-
-
-class Job(rq.job.Job):
-    supports_redis_streams = False
 
 
 def add(x, y):

@@ -28,17 +28,23 @@ pub struct ClaimRule {
 }
 
 impl ClaimRule {
+    /// Of entries that have been idle for so long; `is_silent`: they are not given.
+    pub fn new(min_idle_ms: i64, is_silent: bool) -> ClaimRule {
+        ClaimRule {
+            min_idle_ms,
+            time_ms: None,
+            count: None,
+            forces: false,
+            is_silent,
+            last: None,
+            is_told: false,
+        }
+    }
+
     /// As another server says: the entry is pending, delivered then and so often.
     pub fn told(time_ms: i64, count: u64) -> ClaimRule {
-        ClaimRule {
-            min_idle_ms: 0,
-            time_ms: Some(time_ms),
-            count: Some(count),
-            forces: true,
-            is_silent: true,
-            last: None,
-            is_told: true,
-        }
+        let (time_ms, count) = (Some(time_ms), Some(count));
+        ClaimRule { time_ms, count, forces: true, is_told: true, ..ClaimRule::new(0, true) }
     }
 }
 

@@ -295,6 +295,7 @@ impl<'r> Records<'r> {
     /// # Errors
     /// [`OpError`]; of a stream that is packed, or has been until now, nothing has been changed.
     pub fn store(mut self, op: &mut Op<'_>) -> Result<(), OpError> {
+        op.keyspace.note_stream();
         let head = self.head.encode();
         self.put(op, HEAD_KEY, &head, false)?;
         let at = self.at;
