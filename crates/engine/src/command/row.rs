@@ -122,8 +122,8 @@ impl KeySpec {
         KeySpec { notes: "", flags, begin: Begin::Keyword { word, from }, find }
     }
 
-    /// The keys after a word, from an index on, and as many other arguments behind them: a row that has this has a
-    /// [`KeysFn`], too.
+    /// The keys after a word, from an index on, and as many other arguments behind them: a row that has this says by a function,
+    /// too, which arguments are keys.
     pub const fn halved(word: &'static str, from: i32, flags: u32) -> KeySpec {
         let find = Find::Range { last: -1, step: 1, limit: 2 };
         KeySpec { notes: "", flags, begin: Begin::Keyword { word, from }, find }

@@ -233,7 +233,7 @@ fn store_at(
         None => encode(args.at(value_index)),
     };
     match deadline {
-        Deadline::At(deadline) => ctx.worker.set_until(db, &key, value, deadline)?,
+        Deadline::At(deadline) => ctx.worker.string_at(db, &key).set_until(value, deadline)?,
         deadline => ctx.worker.set(db, &key, value, deadline)?,
     };
     Ok(())

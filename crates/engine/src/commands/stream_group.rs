@@ -39,30 +39,34 @@ const NEEDS_KEY: &str =
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
      MKSTREAM option to create an empty stream automatically.";
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(errors::printed(bytes)).into_owned()
-}
-
 /// Of a subcommand of `XGROUP`, whose key and group are its arguments.
 fn no_group(args: &Args<'_>, why: NoGroup) -> CmdError {
     match why {
         NoGroup::NoStream => NEEDS_KEY.into(),
         NoGroup::NoGroup => {
-            let (group, key) = (text(args.at(3)), text(args.at(2)));
-            format!("NOGROUP No such consumer group '{group}' for key name '{key}'").into()
+            let words = [args.at(3), args.at(2)];
+            errors::with_words("NOGROUP No such consumer group '%' for key name '%'", &words).into()
         }
     }
 }
 
 /// Of a command whose key and group are at these arguments.
 pub fn no_such_group(args: &Args<'_>, key_at: usize, group_at: usize) -> CmdError {
-    let (key, group) = (text(args.at(key_at)), text(args.at(group_at)));
-    format!("NOGROUP No such key '{key}' or consumer group '{group}'").into()
+    let words = [args.at(key_at), args.at(group_at)];
+    errors::with_words("NOGROUP No such key '%' or consumer group '%'", &words).into()
 }
 
 fn wrong_options(args: &Args<'_>) -> CmdError {
-    let sub = text(args.at(1));
-    format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try XGROUP HELP.").into()
+    let text = "ERR unknown subcommand or wrong number of arguments for '%'. Try XGROUP HELP.";
+    errors::with_words(text, &[args.at(1)]).into()
+}
+
+/// Once the key has been looked at: an option that comes twice is one too many.
+fn must_be_few(args: &Args<'_>, most: usize) -> CmdResult {
+    match args.len() <= most {
+        true => Ok(()),
+        false => Err(wrong_options(args)),
+    }
 }
 
 /// What `CREATE` and `SETID` say behind the ID.
@@ -75,10 +79,6 @@ struct Options {
 impl Options {
     fn parse(args: &Args<'_>, is_create: bool) -> Result<Options, CmdError> {
         let (mut options, mut index) = (Options::default(), 5);
-        let most_args = if is_create { 8 } else { 7 };
-        if args.len() > most_args {
-            return Err(wrong_options(args));
-        }
         while index < args.len() {
             if is_create && args.is(index, "MKSTREAM") {
                 options.makes_stream = true;
@@ -113,6 +113,7 @@ pub fn create(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if ctx.worker.stream_at(db, &key).info()?.is_none() && !options.makes_stream {
         return Err(NEEDS_KEY.into());
     }
+    must_be_few(args, 8)?;
     let start = GroupStart { after: after(args.at(4))?, read_count: options.read_count };
     match ctx.worker.stream_at(db, &key).group(args.at(3)).create(&start, options.makes_stream)? {
         GroupMade::Done => ctx.reply.ok(),
@@ -133,6 +134,7 @@ pub fn setid(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     if let Some(why) = why {
         return Err(no_group(args, why));
     }
+    must_be_few(args, 7)?;
     // As in Redis, `CREATE` does not take these.
     let after = match args.at(4) {
         b"-" => Some(StreamId::MIN),

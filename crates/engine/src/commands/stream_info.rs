@@ -34,12 +34,8 @@ const SHOWN: u64 = 10;
 
 /// How many entries are to be shown; `None`: the short form. 0: all.
 fn full_count(args: &Args<'_>) -> Result<Option<u64>, CmdError> {
-    let wrong = || {
-        let sub = String::from_utf8_lossy(errors::printed(args.at(1))).into_owned();
-        CmdError::from(format!(
-            "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try XINFO HELP."
-        ))
-    };
+    let text = "ERR unknown subcommand or wrong number of arguments for '%'. Try XINFO HELP.";
+    let wrong = || CmdError::from(errors::with_words(text, &[args.at(1)]));
     match args.len() {
         3 => Ok(None),
         4 if args.is(3, "FULL") => Ok(Some(SHOWN)),
@@ -226,9 +222,9 @@ pub fn consumers(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
         Ok(consumers) => consumers,
         Err(NoGroup::NoStream) => return Err(errors::NO_SUCH_KEY.into()),
         Err(NoGroup::NoGroup) => {
-            let text = |at: usize| String::from_utf8_lossy(errors::printed(args.at(at))).into_owned();
+            let words = [args.at(3), args.at(2)];
             return Err(
-                format!("NOGROUP No such consumer group '{}' for key name '{}'", text(3), text(2)).into()
+                errors::with_words("NOGROUP No such consumer group '%' for key name '%'", &words).into()
             );
         }
     };

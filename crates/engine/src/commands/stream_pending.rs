@@ -116,8 +116,7 @@ fn claim_rule(ctx: &Ctx<'_>, args: &Args<'_>, mut index: usize) -> Result<ClaimR
             index += 1;
             rule.last = Some(stream_id::strict(args.at(index), 0)?);
         } else {
-            let option = String::from_utf8_lossy(errors::printed(args.at(index))).into_owned();
-            return Err(format!("ERR Unrecognized XCLAIM option '{option}'").into());
+            return Err(errors::with_words("ERR Unrecognized XCLAIM option '%'", &[args.at(index)]).into());
         }
         index += 1;
     }

@@ -240,13 +240,8 @@ fn asked(ctx: &mut Ctx<'_>, args: &Args<'_>, options: &Options, key_at: usize) -
         if ctx.client.within.is_served() {
             return Err(GROUP_HAS_GONE.into());
         }
-        let text = |bytes| String::from_utf8_lossy(errors::printed(bytes)).into_owned();
-        return Err(format!(
-            "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
-            text(key.bytes),
-            text(group)
-        )
-        .into());
+        let text = "NOGROUP No such key '%' or consumer group '%' in XREADGROUP with GROUP option";
+        return Err(errors::with_words(text, &[key.bytes, group]).into());
     };
     let history_after = match args.at(key_at + options.count) {
         b">" => None,

@@ -22,6 +22,21 @@ pub fn printed(text: &[u8]) -> &[u8] {
     }
     text
 }
+
+/// An error with words of a client in the places of `%`, as C prints them: each up to its first NUL.
+pub fn with_words(text: &str, words: &[&[u8]]) -> Vec<u8> {
+    let mut words = words.iter();
+    let mut filled = Vec::new();
+    for (index, part) in text.split('%').enumerate() {
+        if index > 0 {
+            let word = words.next().copied().unwrap_or_default();
+            filled.extend(word.iter().take_while(|byte| **byte != 0));
+        }
+        filled.extend_from_slice(part.as_bytes());
+    }
+    filled
+}
+
 /// The error of an `EXEC` that was refused with `text`, whose general code is left out.
 pub fn discarded(text: &[u8]) -> Vec<u8> {
     let mut full = b"EXECABORT Transaction discarded because of: ".to_vec();

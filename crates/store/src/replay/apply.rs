@@ -372,7 +372,7 @@ fn set(
     let number = command::number(value).filter(|number| number.to_string().as_bytes() == value);
     let value = number.map_or(NewValue::Bytes { bytes: value, raw: false }, NewValue::Int);
     match deadline {
-        Deadline::At(deadline) => worker.set_until(db, key, value, deadline)?,
+        Deadline::At(deadline) => worker.string_at(db, key).set_until(value, deadline)?,
         other => worker.set(db, key, value, other)?,
     };
     Ok(())

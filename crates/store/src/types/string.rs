@@ -97,19 +97,6 @@ impl Worker {
         }
         self.run(|op| set(op, db, key, value, deadline))
     }
-
-    /// The same with a deadline that may lie in the past: as in Redis the key is there then until something looks at it, or the
-    /// active expiry comes to it.
-    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
-    pub fn set_until(
-        &mut self,
-        db: DbId,
-        key: &Key<'_>,
-        value: NewValue<'_>,
-        deadline: UnixMillis,
-    ) -> Result<bool, OpError> {
-        self.run(|op| store(op, db, key, value, Deadline::At(deadline)))
-    }
 }
 
 /// The string at a key, for operations of one worker: each is an operation of its own.
@@ -120,6 +107,17 @@ pub struct StringAt<'w, 'k> {
 }
 
 impl StringAt<'_, '_> {
+    /// As of [`Worker::set`], with a deadline that may lie in the past: as in Redis the key is there then until something looks at it,
+    /// or the active expiry comes to it.
+    /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)).
+    ///
+    /// # Errors
+    /// As of [`Worker::set`].
+    pub fn set_until(&mut self, value: NewValue<'_>, deadline: UnixMillis) -> Result<bool, OpError> {
+        let (db, key) = (self.db, &self.key);
+        self.worker.run(|op| store(op, db, key, value, Deadline::At(deadline)))
+    }
+
     /// The same with only those of its bytes in memory that `wanted` chooses by the value's length: `f` must not look at
     /// others. A part of a value may be read that memory does not hold as a whole.
     ///

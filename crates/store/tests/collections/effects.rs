@@ -427,9 +427,8 @@ pub fn operation(worker: &mut Worker, random: &mut fastrand::Rng) -> Result<(), 
 /// The same on one key, or two, of so many names.
 pub fn operation_on(worker: &mut Worker, random: &mut fastrand::Rng, name_count: u32) -> Result<(), OpError> {
     let (db, number) = (DbId(random.u32(..DATABASES)), random.u32(..name_count));
-    let of_key = name(number);
+    let (of_key, words, one) = (name(number), words(random), word(random));
     let key = worker.key(&of_key);
-    let (words, one) = (words(random), word(random));
     let given: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
     match random.u32(..145) {
         120..145 => of_streams(worker, random, (db, &key), &given)?,
@@ -481,10 +480,10 @@ pub fn operation_on(worker: &mut Worker, random: &mut fastrand::Rng, name_count:
             let (to_db, to_number) = (DbId(random.u32(..DATABASES)), random.u32(..name_count));
             let to_name = name(to_number);
             let to = worker.key(&to_name);
-            if (db, number) == (to_db, to_number) {
+            let (renames, is_same) = (random.bool(), (db, number) == (to_db, to_number));
+            if is_same {
                 return Ok(());
             }
-            let renames = random.bool();
             on_both(worker, [(db, &key), (to_db, &to)], |worker| match renames {
                 true => worker.rename((db, &key), (to_db, &to)),
                 false => worker.copy((db, &key), (to_db, &to)),

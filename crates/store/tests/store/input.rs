@@ -38,7 +38,7 @@ fn a_database_that_there_is_not_is_an_error() {
         let db = DbId(number);
         is_no_database(worker.set(db, &key, bytes(b"v"), Deadline::Clear), number);
         is_no_database(worker.set(db, &key, bytes(b"v"), Deadline::At(1)), number);
-        is_no_database(worker.set_until(db, &key, bytes(b"v"), 1), number);
+        is_no_database(worker.string_at(db, &key).set_until(bytes(b"v"), 1), number);
         is_no_database(worker.string_at(db, &key).write_range(1, b"v"), number);
         is_no_database(worker.get(db, &key, |value| value.len()), number);
         is_no_database(worker.string_at(db, &key).get_part(|_| 0..1, |value| value.len()), number);
@@ -109,7 +109,7 @@ fn a_value_that_has_not_come_is_not_stored() {
     let half = come(&mut worker, LONG / 2);
     let error = worker.set(DB, &key, NewValue::Incoming(&half), Deadline::Clear).unwrap_err();
     assert!(matches!(error, OpError::Incomplete { filled_bytes: 1_000_000, len_bytes: LONG }), "{error}");
-    let error = worker.set_until(DB, &key, NewValue::Incoming(&half), i64::MAX).unwrap_err();
+    let error = worker.string_at(DB, &key).set_until(NewValue::Incoming(&half), i64::MAX).unwrap_err();
     assert!(matches!(error, OpError::Incomplete { .. }), "{error}");
     let foreign = come(&mut stranger, LONG);
     let error = worker.set(DB, &key, NewValue::Incoming(&foreign), Deadline::Clear).unwrap_err();

@@ -21,8 +21,18 @@ fn part_of(element: &Element<'_>) -> Part {
         Element::Item(name) | Element::Member(name) => (name.to_vec(), Vec::new(), None),
         Element::Scored { member, score } => (member.to_vec(), score.to_bits().to_be_bytes().to_vec(), None),
         Element::Field { field, value, deadline } => (field.to_vec(), value.to_vec(), deadline),
-        Element::Record { key, value } => (key.to_vec(), value.to_vec(), None),
+        Element::Record { key, value } => (key.to_vec(), without_times(key, value), None),
     }
+}
+
+/// When a consumer of a stream was seen is in no unit.
+fn without_times(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut value = value.to_vec();
+    let is_consumer = key[0] == 2 && key.len().checked_sub(5).is_some_and(|at| key[at] == 3);
+    if is_consumer && value.len() > 16 {
+        value[..16].fill(0);
+    }
+    value
 }
 
 /// All keys of a store, also those whose time is over.

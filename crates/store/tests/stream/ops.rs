@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use stillframe_store::{
-    DbId, Deadline, End, EvictionPolicy, FieldMode, Key, NewValue, OpError, RangeLimit, ScoreRule,
-    ScoredRange, UnixMillis, Worker,
+    AddRule, ClaimRule, DbId, Deadline, End, EvictionPolicy, FieldMode, GroupRead, GroupStart, Key, Marks,
+    NewId, NewValue, OpError, RangeLimit, ScoreRule, ScoredRange, StreamId, StreamInfo, Trim, TrimTo,
+    UnixMillis, Worker,
 };
 
 pub const DATABASES: u32 = 3;
@@ -138,6 +139,9 @@ impl Ops {
     }
 
     fn on_key(&mut self, worker: &mut Worker, number: u32, db: DbId, key: &Key<'_>) -> Done {
+        if self.random.u8(..6) == 0 {
+            return self.stream(worker, db, key);
+        }
         match number {
             0..24 => self.string(worker, number, db, key),
             24..44 => self.list(worker, number, db, key),
@@ -159,7 +163,7 @@ impl Ops {
             5..8 => worker.set(db, key, bytes, Deadline::Keep).map(drop),
             8..11 => worker.set(db, key, bytes, Deadline::At(self.now + self.random.i64(-2..40))).map(drop),
             11..15 => worker.set(db, key, NewValue::Int(self.random.i64(..)), Deadline::Keep).map(drop),
-            15 => worker.set_until(db, key, bytes, self.now - 1).map(drop),
+            15 => worker.string_at(db, key).set_until(bytes, self.now - 1).map(drop),
             16..20 => {
                 let len = worker.get(db, key, |value| value.len())?.unwrap_or(0);
                 worker.string_at(db, key).write_range(len, &value).map(drop)
@@ -246,6 +250,55 @@ impl Ops {
                 let mut members: Vec<_> = distinct.into_iter().map(|word| (word, score(random))).collect();
                 sorted_set.replace(&mut members)
             }
+        }
+    }
+
+    fn stream(&mut self, worker: &mut Worker, db: DbId, key: &Key<'_>) -> Done {
+        let random = &mut self.random;
+        let words = words(random);
+        let parts: Vec<&[u8]> =
+            words.iter().chain(&words).take(2 * words.len().min(40)).map(|word| &word[..]).collect();
+        let mut some_id = || StreamId::new(random.u64(..200), random.u64(..2));
+        let (id, other) = (some_id(), some_id());
+        let group: &[u8] = if random.bool() { b"one" } else { b"two" };
+        let consumer: &[u8] = if random.bool() { b"a" } else { b"b" };
+        let to = if random.bool() { TrimTo::Length(random.u64(..60)) } else { TrimTo::Id(id) };
+        let trim = Trim { to, approximately: random.bool().then_some(0) };
+        let mut stream = worker.stream_at(db, key);
+        match random.u32(..16) {
+            0..6 => {
+                let last = stream.info()?.map_or(0, |info| info.last.ms);
+                let rule = AddRule { only_present: false, trim: (random.u8(..5) == 0).then_some(trim) };
+                worker
+                    .stream_at(db, key)
+                    .add(NewId::OfMillis(last + random.u64(..3)), &parts, &rule)
+                    .map(drop)
+            }
+            6 => stream.remove(&[id, other]).map(drop),
+            7 => stream.trim(&trim).map(drop),
+            8 => {
+                let marks = |info: StreamInfo, _| {
+                    let max_deleted = id.min(info.last);
+                    Some(Marks { last: info.last, added_count: info.added_count + 1, max_deleted })
+                };
+                stream.set_marks(marks).map(drop)
+            }
+            9 => {
+                let start = GroupStart { after: Some(id), read_count: random.bool().then_some(3) };
+                stream.group(group).create(&start, true).map(drop)
+            }
+            10..12 => {
+                let history_after = (random.u8(..3) == 0).then_some(id);
+                let asked = GroupRead { history_after, most: random.u64(..20), no_ack: random.u8(..5) == 0 };
+                stream.group(group).read(consumer, &asked, || (), |_, _| ()).map(drop)
+            }
+            12 => stream.group(group).acknowledge(&[id, other]).map(drop),
+            13 => {
+                let rule = ClaimRule::new(0, random.bool());
+                stream.group(group).auto_claim(consumer, (id, 10), &rule, || (), |_, _| ()).map(drop)
+            }
+            14 => stream.group(group).remove_consumer(consumer).map(drop),
+            _ => stream.group(group).remove().map(drop),
         }
     }
 

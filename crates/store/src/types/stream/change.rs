@@ -1,6 +1,7 @@
 //! Entries that are added and removed, one by one.
 
 use super::node::{self, NodeLimits};
+use super::place::StreamInfo;
 use super::records::{malformed, Records};
 use super::trim::{self, Trim};
 use crate::effect::{Change, Effect};
@@ -329,7 +330,7 @@ fn last_entry(op: &mut Op<'_>, stream: &Records<'_>) -> Result<StreamId, OpError
 pub(super) fn set_marks(
     op: &mut Op<'_>,
     at: &CollectionKey<'_>,
-    choose: &mut dyn FnMut(super::StreamInfo, StreamId) -> Option<Marks>,
+    choose: &mut dyn FnMut(StreamInfo, StreamId) -> Option<Marks>,
     run: &mut Vec<u8>,
 ) -> Result<bool, OpError> {
     let _lock = op.keyspace.locks.lock_key(&op.local.holder, at.db, at.key.hash);
@@ -338,7 +339,7 @@ pub(super) fn set_marks(
         return Ok(false);
     }
     let last_entry = last_entry(op, &stream)?;
-    let Some(marks) = choose(super::StreamInfo::of(&stream.head), last_entry) else { return Ok(true) };
+    let Some(marks) = choose(StreamInfo::of(&stream.head), last_entry) else { return Ok(true) };
     let Marks { last, added_count, max_deleted } = marks;
     let head = &mut stream.head;
     (head.last, head.added_count, head.max_deleted) = (last, added_count, max_deleted);

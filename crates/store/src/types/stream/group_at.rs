@@ -1,11 +1,11 @@
 //! A group of a stream, for operations of one worker.
 
 use super::claim::{self, AutoClaimed, ClaimRule};
-use super::groups::{self, GroupMade, GroupStart, NoGroup, OpenGroup};
+use super::groups::{self, ConsumerInfo, GroupInfo, GroupMade, GroupStart, NoGroup, OpenGroup};
 use super::pending::{self, GroupRead, GroupReadDone};
 use super::records::{open_to_read, Records};
 use super::show::{self, PendingInfo, PendingRange, PendingSummary};
-use super::{ConsumerInfo, GroupInfo, StreamAt};
+use super::stream_at::StreamAt;
 use crate::keyspace::{CollectionKey, Op};
 use crate::worker::Worker;
 use crate::{OpError, StreamId};

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use stillframe_pagepool::PageId;
 
+use super::place::at;
 use super::records::{self, packed_records, Records};
-use super::{at, check, load};
+use super::{check, load};
 use crate::blobs::{Given, Made};
 use crate::error::SaveError;
 use crate::keyspace::{collections, Keyspace, Op, PageCheck};

@@ -5,8 +5,8 @@ use crate::entries::{base_of, block_key, AFTER_BLOCKS};
 use crate::keyspace::{CollectionKey, Op};
 use crate::{OpError, StreamId};
 
+use super::place::StreamInfo;
 use super::records::{malformed, open_to_read, Records};
-use super::StreamInfo;
 
 /// Which entries, in which order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
