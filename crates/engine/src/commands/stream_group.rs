@@ -126,14 +126,8 @@ pub fn create(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
 pub fn setid(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let options = Options::parse(args, false)?;
     let (db, key) = (ctx.db(), ctx.key(args, 2));
-    let groups = ctx.worker.stream_at(db, &key).groups()?;
-    let why = match groups {
-        None => Some(NoGroup::NoStream),
-        Some(groups) => (!groups.iter().any(|group| group.name == args.at(3))).then_some(NoGroup::NoGroup),
-    };
-    if let Some(why) = why {
-        return Err(no_group(args, why));
-    }
+    let found = ctx.worker.stream_at(db, &key).group(args.at(3)).info()?;
+    found.map_err(|why| no_group(args, why))?;
     must_be_few(args, 7)?;
     // As in Redis, `CREATE` does not take these.
     let after = match args.at(4) {
@@ -199,8 +193,7 @@ pub fn help(ctx: &mut Ctx<'_>, _: &Args<'_>) -> CmdResult {
 
 pub fn xack(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let groups = ctx.worker.stream_at(db, &key).groups()?.unwrap_or_default();
-    if !groups.iter().any(|group| group.name == args.at(2)) {
+    if ctx.worker.stream_at(db, &key).group(args.at(2)).info()?.is_err() {
         ctx.reply.int(0);
         return Ok(());
     }

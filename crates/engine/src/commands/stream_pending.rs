@@ -126,11 +126,8 @@ fn claim_rule(ctx: &Ctx<'_>, args: &Args<'_>, mut index: usize) -> Result<ClaimR
 /// Refuses where there is no such group.
 fn must_have_group(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     let (db, key) = (ctx.db(), ctx.key(args, 1));
-    let groups = ctx.worker.stream_at(db, &key).groups()?.unwrap_or_default();
-    match groups.iter().any(|group| group.name == args.at(2)) {
-        true => Ok(()),
-        false => Err(no_such_group(args, 1, 2)),
-    }
+    let found = ctx.worker.stream_at(db, &key).group(args.at(2)).info()?;
+    found.map(drop).map_err(|_| no_such_group(args, 1, 2))
 }
 
 pub fn xclaim(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {

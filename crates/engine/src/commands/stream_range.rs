@@ -76,6 +76,7 @@ impl Entries {
     pub fn give_one(mut self, reply: &mut Reply<'_>) {
         match self.count {
             0 => reply.null(),
+            _ if self.out.is_over() => reply.out.give_up(),
             _ => {
                 reply.out.note_value();
                 reply.out.append(self.out.split_off_all(0));
@@ -84,6 +85,9 @@ impl Entries {
     }
 
     pub fn give(mut self, reply: &mut Reply<'_>) {
+        if self.out.is_over() {
+            return reply.out.give_up();
+        }
         reply.array(self.count);
         reply.out.note_values(self.count as u64);
         reply.out.append(self.out.split_off_all(0));
@@ -102,7 +106,12 @@ pub fn look(
     let is_there = ctx.worker.stream_at(ctx.client.db, &key).range(
         range,
         || entries.borrow_mut().clear(),
-        |id, parts| entries.borrow_mut().put(id, parts),
+        |id, parts| {
+            let mut entries = entries.borrow_mut();
+            entries.put(id, parts);
+            // More than a reply may have is not gone through.
+            !entries.out.is_over()
+        },
     )?;
     Ok(is_there.then(|| entries.into_inner()))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stillframe_store::{EntryRange, GroupRead, StreamId, ValueType};
+use stillframe_store::{EntryRange, GroupRead, NoGroup, StreamId, ValueType};
 
 use crate::command::operand::integer;
 use crate::command::stream_id;
@@ -233,10 +233,9 @@ const GROUP_HAS_GONE: &str = "NOGROUP the consumer group this client was blocked
 
 fn asked(ctx: &mut Ctx<'_>, args: &Args<'_>, options: &Options, key_at: usize) -> Result<Asked, CmdError> {
     let (key, group) = (ctx.key(args, key_at), args.at(options.group_at.unwrap_or_default()));
-    let groups = ctx.worker.stream_at(ctx.client.db, &key).groups()?;
-    ctx.looked_up(&key, groups.is_some());
-    let found = groups.unwrap_or_default().into_iter().find(|found| found.name == group);
-    let Some(found) = found else {
+    let found = ctx.worker.stream_at(ctx.client.db, &key).group(group).info()?;
+    ctx.looked_up(&key, found != Err(NoGroup::NoStream));
+    let Ok(found) = found else {
         if ctx.client.within.is_served() {
             return Err(GROUP_HAS_GONE.into());
         }

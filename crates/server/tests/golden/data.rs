@@ -30,6 +30,8 @@ pub enum Content {
     SortedSet(BTreeMap<Bytes, Bytes>),
     /// With the deadlines of fields, in milliseconds since 1970.
     Hash(BTreeMap<Bytes, (Bytes, Option<i64>)>),
+    /// IDs, each with a field and its value. A consumer of a group has got the first two entries.
+    Stream(Vec<(String, Bytes, Bytes)>),
 }
 
 impl Content {
@@ -40,6 +42,7 @@ impl Content {
             Content::Set(_) => "set",
             Content::SortedSet(_) => "zset",
             Content::Hash(_) => "hash",
+            Content::Stream(_) => "stream",
         }
     }
 
@@ -50,6 +53,7 @@ impl Content {
             Content::Set(members) => members.len(),
             Content::SortedSet(members) => members.len(),
             Content::Hash(fields) => fields.len(),
+            Content::Stream(entries) => entries.len(),
         }
     }
 
@@ -114,6 +118,7 @@ impl Content {
             "set" => Content::Set(elements.map(|member| bytes(&member)).collect()),
             "zset" => Content::SortedSet(elements.map(|member| pair(&member)).collect()),
             "hash" => Content::Hash(elements.map(|field| timed(&field)).collect()),
+            "stream" => Content::Stream(elements.map(|entry| entry_of(&entry)).collect()),
             other => panic!("{other} is no type"),
         };
         assert_eq!(content.len(), count, "a {value_type} has an element twice");
@@ -138,6 +143,13 @@ fn only(word: &str) -> Bytes {
 fn pair(text: &str) -> (Bytes, Bytes) {
     let (name, value) = text.split_once('=').unwrap_or_else(|| panic!("{text} is no pair"));
     (bytes(name), bytes(value))
+}
+
+/// `id:name=value`
+fn entry_of(text: &str) -> (String, Bytes, Bytes) {
+    let (id, text) = text.split_once(':').unwrap_or_else(|| panic!("{text} is no entry"));
+    let (field, value) = pair(text);
+    (id.to_owned(), field, value)
 }
 
 /// `name=value` or `name=value@deadline`

@@ -63,6 +63,12 @@ fn rows_expected(content: &Content) -> Vec<Row> {
             .iter()
             .map(|(field, (value, deadline_ms))| (field.clone(), value.clone(), *deadline_ms, 0.0))
             .collect(),
+        Content::Stream(entries) => {
+            let row = |(id, field, value): &(String, Bytes, Bytes)| {
+                (id.clone().into_bytes(), [&field[..], b"=", value].concat(), None, 0.0)
+            };
+            entries.iter().map(row).collect()
+        }
     }
 }
 
@@ -74,15 +80,21 @@ fn rows_found(value: &Value<'_>) -> Result<Vec<Row>, SaveError> {
     };
     let mut rows = Vec::new();
     collection.for_each(&mut |element| {
+        if let Element::Record { .. } = element {
+            element.for_each_entry(|id, parts| {
+                rows.push((id.to_string().into_bytes(), parts.join(&b"="[..]), None, 0.0));
+            });
+            return Ok(());
+        }
         rows.push(match element {
             Element::Item(bytes) | Element::Member(bytes) => plain(bytes),
             Element::Scored { member, score } => (member.to_vec(), Bytes::new(), None, score),
             Element::Field { field, value, deadline } => (field.to_vec(), value.to_vec(), deadline, 0.0),
-            Element::Record { key, value } => (key.to_vec(), value.to_vec(), None, 0.0),
+            Element::Record { .. } => unreachable!("see above"),
         });
         Ok(())
     })?;
-    if collection.value_type() != ValueType::List {
+    if !matches!(collection.value_type(), ValueType::List | ValueType::Stream) {
         rows.sort_by(|a, b| a.0.cmp(&b.0));
     }
     Ok(rows)

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::data::{Bytes, Content, Data, Key};
 use crate::harness::{Client, Reply};
 
+/// Of each stream.
+const GROUP: &[u8] = b"group";
 /// Elements a command.
 const CHUNK: usize = 500;
 
@@ -38,6 +40,8 @@ fn make(client: &mut Client, key: &Key) {
         Content::SortedSet(members) => {
             add(client, "ZADD", name, members.iter().map(|(member, score)| vec![&score[..], &member[..]]));
         }
+        // See below.
+        Content::Stream(_) => {}
         Content::Hash(fields) => {
             let pairs = fields.iter().map(|(field, (value, _))| vec![&field[..], &value[..]]);
             add(client, "HSET", name, pairs);
@@ -46,6 +50,13 @@ fn make(client: &mut Client, key: &Key) {
                 run(client, &[b"HPEXPIREAT", name, deadline.as_bytes(), b"FIELDS", b"1", field]);
             }
         }
+    }
+    if let Content::Stream(entries) = &key.content {
+        for (id, field, value) in entries {
+            run(client, &[b"XADD", name, id.as_bytes(), field, value]);
+        }
+        run(client, &[b"XGROUP", b"CREATE", name, GROUP, b"0"]);
+        run(client, &[b"XREADGROUP", b"GROUP", GROUP, b"consumer", b"COUNT", b"2", b"STREAMS", name, b">"]);
     }
     if let Some(deadline_ms) = key.deadline_ms {
         run(client, &[b"PEXPIREAT", name, deadline_ms.to_string().as_bytes()]);
@@ -89,6 +100,29 @@ fn hash(client: &mut Client, name: &[u8]) -> Content {
     Content::Hash(fields.map(|((field, value), deadline_ms)| (field, (value, deadline_ms))).collect())
 }
 
+fn stream(client: &mut Client, name: &[u8]) -> Content {
+    let pending = run(client, &[b"XPENDING", name, GROUP]);
+    let reply = run(client, &[b"XRANGE", name, b"-", b"+"]);
+    let entries: Vec<(String, Bytes, Bytes)> = reply
+        .items()
+        .iter()
+        .map(|entry| {
+            let parts = words(entry.items()[1].clone());
+            (entry.items()[0].text(), parts[0].clone(), parts[1].clone())
+        })
+        .collect();
+    let owned = entries.len().min(2);
+    let consumer =
+        Reply::Array(vec![Reply::Bulk(b"consumer".to_vec()), Reply::Bulk(owned.to_string().into())]);
+    let id = |entry: &(String, Bytes, Bytes)| Reply::Bulk(entry.0.clone().into_bytes());
+    let all = Reply::Array(vec![consumer]);
+    assert_eq!(
+        pending,
+        Reply::Array(vec![Reply::Int(owned as i64), id(&entries[0]), id(&entries[owned - 1]), all])
+    );
+    Content::Stream(entries)
+}
+
 fn content(client: &mut Client, name: &[u8], value_type: &str) -> Content {
     match value_type {
         "string" => Content::String(run(client, &[b"GET", name]).bytes().expect("a string").to_vec()),
@@ -107,6 +141,7 @@ fn content(client: &mut Client, name: &[u8], value_type: &str) -> Content {
             Content::SortedSet(members)
         }
         "hash" => hash(client, name),
+        "stream" => stream(client, name),
         other => panic!("a {other}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Pending entries that change their owner.
 
 use super::groups::{tell, with_group, NoGroup, OpenConsumer, OpenGroup};
-use super::pending::{forget, give_one, own, resolve, Give};
+use super::pending::{forget, give_one, own, resolve, small_records, Give};
 use super::records::{malformed, Records};
 use crate::effect::Change;
 use crate::entries::group::{ConsumerNumber, Part, Pending};
@@ -154,6 +154,7 @@ pub(super) fn claim(
         let number = open.find_consumer(op, &stream, consumer)?.map(|consumer| consumer.number);
         let number = number.unwrap_or(ConsumerNumber(open.group.next_number));
         resolve(op, &stream, &open, number, &found)?;
+        let _admitted = stream.admit(op, small_records(2 * found.len()))?;
         let last_was = open.group.last;
         open.group.last = rule.last.map_or(last_was, |last| last.max(last_was));
         let mut claiming = Claiming { name: consumer, rule, consumer: None, done: Vec::new() };
@@ -213,6 +214,7 @@ pub(super) fn auto_claim(
         let number = open.find_consumer(op, &stream, consumer)?.map(|consumer| consumer.number);
         let number = number.unwrap_or(ConsumerNumber(open.group.next_number));
         resolve(op, &stream, &open, number, &found)?;
+        let _admitted = stream.admit(op, small_records(2 * found.len()))?;
         let mut claiming = Claiming { name: consumer, rule, consumer: None, done: Vec::new() };
         for (id, was) in &found {
             if claiming.done.len() as u64 == most {

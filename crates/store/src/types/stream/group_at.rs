@@ -52,6 +52,17 @@ fn look<R>(
 }
 
 impl GroupAt<'_, '_> {
+    /// What the group says of itself.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn info(&mut self) -> Found<GroupInfo> {
+        let (at, name) = (self.at, self.name);
+        self.worker.with_run(|op, run| {
+            look(op, (&at, name), run, |_, stream, open| Ok(groups::info_of(&open.group, stream)))
+        })
+    }
+
     /// Makes the group, and the stream if that is asked for and there is none.
     /// Durable from the next checkpoint on ([`Store`](crate::Store#durability)), as all changes here are.
     ///

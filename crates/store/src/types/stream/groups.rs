@@ -309,6 +309,7 @@ pub(super) fn add_consumer(
             return Ok(false);
         }
         stream.resolve_keys(op, [open.keys.consumer(added.number)].iter())?;
+        let _admitted = stream.admit(op, [2 * consumer.len(); 3].into_iter())?;
         added.store(op, &mut stream, &open.keys)?;
         open.store(op, &mut stream)?;
         stream.store(op)?;
@@ -372,7 +373,7 @@ pub(super) fn list(op: &mut Op<'_>, stream: &Records<'_>) -> Result<Vec<GroupInf
     Ok(all)
 }
 
-fn info_of(group: &Group, stream: &Records<'_>) -> GroupInfo {
+pub(super) fn info_of(group: &Group, stream: &Records<'_>) -> GroupInfo {
     GroupInfo {
         name: group.name.clone(),
         consumer_count: u64::from(group.consumer_count),

@@ -37,6 +37,7 @@ pub(super) fn put(
         .collect::<Result<_, OpError>>()?;
     let mut stream = Records::open_to_change(op, at, run)?;
     let mut is_new = !stream.is_there();
+    let _admitted = stream.admit(op, new.iter().map(|(key, value)| key.len() + value.len()))?;
     for (key, value) in &new {
         if key == HEAD_KEY {
             take_head(&mut stream, Head::parse(value).ok_or_else(malformed)?)?;

@@ -64,6 +64,7 @@ fn read_new(
     read::up(op, &stream, &range, &mut |id, parts| {
         ids.push(id);
         give(id, Some(parts));
+        true
     })?;
     if ids.is_empty() {
         return Ok(nothing);
@@ -76,6 +77,7 @@ fn read_new(
         }
         resolve(op, &stream, &open, consumer.number, &owned)?;
     }
+    let _admitted = stream.admit(op, small_records(2 * owned.len()))?;
     (consumer.consumer.seen_ms, consumer.consumer.active_ms) = (op.local.now, op.local.now);
     for (id, before) in &owned {
         let pending = Pending { consumer: consumer.number, time_ms: op.local.now, count: 1 };
@@ -108,6 +110,16 @@ fn announce_new(
     }
     let (last, read_count) = (open.group.last, open.group.read_count);
     tell(op, at, Change::GroupSet { group, last, read_count, is_new_group: false }, false);
+}
+
+/// Bytes of a record of a group with its key, about.
+const SMALL_RECORD_BYTES: usize = 64;
+/// Those of a consumer, the group and a name beside them.
+const RECORDS_BESIDE: usize = 4;
+
+/// The lengths of so many records of pending entries, with those that go along.
+pub(super) fn small_records(count: usize) -> impl ExactSizeIterator<Item = usize> {
+    std::iter::repeat_n(SMALL_RECORD_BYTES, count + RECORDS_BESIDE)
 }
 
 /// Has what owning entries changes in memory, before the first is owned (C1).
@@ -193,6 +205,7 @@ pub(super) fn give_one(
     read::up(op, stream, &range, &mut |id, parts| {
         is_there = true;
         f(id, parts);
+        true
     })?;
     Ok(is_there)
 }
@@ -230,6 +243,7 @@ fn read_history(
             false => give(*id, None),
         }
     }
+    let _admitted = stream.admit(op, small_records(again.len()))?;
     consumer.consumer.seen_ms = op.local.now;
     for (id, pending) in &again {
         stream.put(op, &open.keys.pending(*id), &pending.encode(), false)?;

@@ -21,8 +21,8 @@ pub struct EntryRange {
     pub most: u64,
 }
 
-/// An entry: its ID, and a field, its value, a field, ...
-pub(super) type GiveEntry<'f> = &'f mut dyn FnMut(StreamId, &[&[u8]]);
+/// Gets an entry: its ID, and a field, its value, a field, ... Whether it wants more.
+pub(super) type GiveEntry<'f> = &'f mut dyn FnMut(StreamId, &[&[u8]]) -> bool;
 
 pub(super) fn info(
     op: &mut Op<'_>,
@@ -67,8 +67,10 @@ pub(super) fn up(
             if entry.id > range.to || left == 0 {
                 return Ok(false);
             }
-            f(entry.id, &entry.parts);
             left -= 1;
+            if !f(entry.id, &entry.parts) {
+                return Ok(false);
+            }
         }
         Ok(left > 0)
     })
@@ -91,8 +93,10 @@ fn down(op: &mut Op<'_>, records: &Records<'_>, range: &EntryRange, f: GiveEntry
             if entry.id < range.from || left == 0 {
                 return Ok(false);
             }
-            f(entry.id, &entry.parts);
             left -= 1;
+            if !f(entry.id, &entry.parts) {
+                return Ok(false);
+            }
         }
         Ok(left > 0)
     })

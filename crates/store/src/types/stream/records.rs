@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::blobs::{Blob, Part, BLOB_BYTES};
 use crate::entries::{base_of, block_key, Head, AFTER_BLOCKS, HEAD_KEY};
 use crate::keyspace::{collections, CollectionKey, Missed, Op, Opened};
+use crate::pages::Admitted;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::Grown;
 use crate::tree::ordered::{fits_leaf, record_bytes, Next, Removal, Seek, Stored};
@@ -129,7 +130,7 @@ impl<'r> Records<'r> {
     /// Gives records from `from` on to `f`, upwards, until it says no.
     ///
     /// # Errors
-    /// [`OpError`], also of `f`; a walk that misses pages before the first change begins anew, with `begin`.
+    /// [`OpError`], also of `f`: what it has got before does not count.
     pub fn walk_up(
         &self,
         op: &mut Op<'_>,
@@ -242,6 +243,21 @@ impl<'r> Records<'r> {
             missed.look(self.get(op, key, |_| ()))?;
         }
         missed.end()
+    }
+
+    /// Decides on an operation that stores so many records of these lengths before the first of them.
+    ///
+    /// # Errors
+    /// [`OpError::OutOfMemory`].
+    pub fn admit(
+        &self,
+        op: &Op<'_>,
+        lens_bytes: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<Option<Admitted>, OpError> {
+        match self.grown {
+            Some(_) => collections::admit_elements(op.keyspace, lens_bytes.len(), lens_bytes),
+            None => Ok(None),
+        }
     }
 
     /// Stores a record in place of the one with its key, or as a new one. False, and nothing is changed, where it `must_fit` and the

@@ -64,7 +64,7 @@ impl StreamAt<'_, '_> {
         self.worker.with_run(|op, run| read::info(op, &at, run))
     }
 
-    /// Gives the entries of a range to `f`, with their parts, after a call of `begin`: an operation that begins anew calls that again. Whether the
+    /// Gives the entries of a range to `f`, with their parts, until that wants no more, after a call of `begin`: an operation that begins anew calls that again. Whether the
     /// stream is there.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl StreamAt<'_, '_> {
         &mut self,
         range: &EntryRange,
         mut begin: impl FnMut(),
-        mut f: impl FnMut(StreamId, &[&[u8]]),
+        mut f: impl FnMut(StreamId, &[&[u8]]) -> bool,
     ) -> Result<bool, OpError> {
         let at = self.at;
         self.worker.with_run(|op, run| {
