@@ -161,6 +161,11 @@ pub fn ordered(value: &RdbValue) -> RdbValue {
             // What the head says of the last node: entries that have gone are not written.
             let is_head = |(key, _): &&mut (Vec<u8>, Vec<u8>)| *key == [0];
             records.iter_mut().filter(is_head).for_each(|(_, head)| head[72..104].fill(0));
+            // Of a consumer the active time, which is in type 21 alone.
+            let is_consumer = |(key, value): &&mut (Vec<u8>, Vec<u8>)| {
+                key[0] == 2 && key[key.len() - 5] == 3 && value.len() > 16
+            };
+            records.iter_mut().filter(is_consumer).for_each(|(_, value)| value[8..16].fill(0));
         }
         _ => {}
     }
