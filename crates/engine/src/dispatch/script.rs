@@ -443,7 +443,11 @@ impl<'r, 'c> Running<'r, 'c> {
         let result = checked::run(&mut inner, found.command, args);
         inner.client.end_walks();
         let error = match result {
-            Err(CmdError::Store(OpError::Fault(fault))) => return Err(fault),
+            Err(CmdError::Store(OpError::Fault(fault))) => {
+                // A reply may have been begun; the next run has the same buffer.
+                inner.reply.out.back_to(mark);
+                return Err(fault);
+            }
             Err(error) => {
                 inner.reply.out.back_to(mark);
                 let text = error.into_text().into_owned();

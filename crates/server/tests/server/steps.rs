@@ -198,6 +198,32 @@ fn a_transaction_on_pages_that_are_not_in_memory_is_as_in_redis() {
     });
 }
 
+/// A script that begins anew, because a page is missing, has nothing left of the reply that a command had begun.
+#[test]
+fn a_script_that_looks_at_pages_that_are_not_in_memory_sees_what_it_sees_in_redis() {
+    const SCRIPTS: [&str; 5] = [
+        "return redis.call('HMGET', KEYS[1], 'field:7', 'none', 'field:11000')",
+        "return redis.call('SMISMEMBER', KEYS[2], 'member:7', 'none', 'member:11000')",
+        "return redis.call('ZMSCORE', KEYS[3], 'member:7', 'none', 'member:11000')",
+        "return redis.call('LRANGE', KEYS[4], 5000, 5010)",
+        "return {redis.call('HMGET', KEYS[1], 'field:9'), redis.call('MGET', 'ballast:1', KEYS[1], 'ballast:3000')}",
+    ];
+    beside_redis(&TIGHT, &|connect| {
+        let (mut client, mut replies) = (connect(), Vec::new());
+        client.stream.set_read_timeout(Some(NO_HANG)).unwrap();
+        load_collections(&mut client, "1");
+        load_ballast(&mut client);
+        for script in SCRIPTS {
+            for name in ["EVAL_RO", "EVAL"] {
+                cool(&mut client);
+                let call = [name, script, "4", "h1", "s1", "z1", "l1"].map(str::as_bytes);
+                replies.push(client.run_bytes(&call));
+            }
+        }
+        replies
+    });
+}
+
 /// What can be known before is brought in before the others stop. What cannot comes in a few reads, not one for each command.
 #[test]
 fn nobody_waits_for_the_disk_beside_a_transaction() {
