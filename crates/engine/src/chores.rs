@@ -72,7 +72,7 @@ impl Hands<'_> {
         }
     }
 
-    /// Whoever waits for a key that has gone without a command is told in a step of its own.
+    /// Clients that wait for a key that has gone without a command are told in a step of its own.
     fn pass_ready_on(&mut self) {
         let worker = self.worker.steps().worker();
         while let Some(key) = self.server.waiters.take_ready(worker) {

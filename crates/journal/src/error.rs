@@ -130,7 +130,7 @@ pub enum RecoverError<E> {
     /// The log.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Whoever replays has refused.
+    /// The one that replays has refused.
     #[error("the log's units from offset {at} on cannot be replayed: {source}")]
     Replay {
         /// The first byte that was handed over.

@@ -183,7 +183,7 @@ impl Files {
         self.changed.notify_all();
     }
 
-    /// Whoever waits looks once more.
+    /// Threads that wait look once more.
     pub fn poke(&self) {
         self.state.lock().is_poked = true;
         self.changed.notify_all();
@@ -235,7 +235,7 @@ impl Files {
         }
         let after = state.sizes.values().sum::<u64>() + self.segment_bytes;
         if self.size_limit_bytes.is_some_and(|limit| after > limit) {
-            // Told once, so that whoever does the chores has it told.
+            // Told once, so that the thread of the chores has it told.
             let is_news = !std::mem::replace(&mut state.lacks_space, true);
             return is_news.then_some(Chore::NoteLimit);
         }
@@ -289,7 +289,7 @@ impl Files {
         let _ = self.shelf.remove(file);
         let mut state = self.state.lock();
         state.sizes.remove(&file);
-        // Whoever waits for space tries again.
+        // Threads that wait for space try again.
         state.is_poked = true;
         self.changed.notify_all();
     }

@@ -215,7 +215,7 @@ impl Journal {
     }
 
     /// Whether units may be appended: not while more than the bound waits in memory (until a fourth of it is free again), nor,
-    /// with [`SyncPolicy::EverySecond`], while nothing has become durable for two seconds. Who appends nevertheless uses memory.
+    /// with [`SyncPolicy::EverySecond`], while nothing has become durable for two seconds. A thread that appends nevertheless uses memory.
     pub fn has_room(&self) -> bool {
         !self.shared.tail.is_full() && !self.shared.is_late.load(Ordering::Acquire)
     }

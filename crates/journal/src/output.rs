@@ -148,7 +148,7 @@ impl Output {
         }
     }
 
-    /// Who waits for space does not close.
+    /// A thread that waits for space does not close.
     fn must_go_on(&self, lacks_space: bool) -> Result<(), Halt> {
         if self.shared.has_failed() {
             return Err(Halt::Failed);

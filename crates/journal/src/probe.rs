@@ -12,7 +12,7 @@ use crate::shared::Method;
 
 const ROUNDS: usize = 5;
 const WRITES_A_ROUND: u64 = 20;
-/// Who wants to be used instead of the other wins each round by so much: on a busy machine one run is noise.
+/// A way that wants to be used instead of the other wins each round by so much: on a busy machine one run is noise.
 const MARGIN: f64 = 1.3;
 /// A device for which it takes longer is not measured to the end.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -54,7 +54,7 @@ pub struct Recovery {
     pub end: Offset,
     /// Bytes that were replayed.
     pub replayed_bytes: u64,
-    /// Units that were replayed, as whoever replayed them counted.
+    /// Units that were replayed, as the replay's listener counted them.
     pub unit_count: u64,
     /// Blocks read.
     pub block_count: u64,

@@ -1,4 +1,4 @@
-//! What the log asks of others: values by reference, and whoever watches.
+//! What the log asks of others: values by reference, and its watcher.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Piece<'_> {
     }
 }
 
-/// Told what becomes of the log, by the log's threads and never under their locks, or by whoever calls the journal.
+/// Told what becomes of the log, by the log's threads and never under their locks, or by the journal's caller.
 pub trait Watcher: Send + Sync {
     /// Everything before `to` is durable; rises only.
     fn durable(&self, to: Offset);

@@ -1,4 +1,4 @@
-//! The stream's bytes as units, in two halves: where units end is known from the blocks' headers alone, so that whoever reads
+//! The stream's bytes as units, in two halves: where units end is known from the blocks' headers alone, so that the thread that reads
 //! ahead need not wait for those before it to be replayed.
 
 use crate::block::{Header, Kind};
@@ -6,7 +6,7 @@ use crate::error::RecoverError;
 use crate::names::Offset;
 use crate::report::Recovery;
 
-/// Whoever replays: gets the offset of the first byte and whole units, and says how many they were.
+/// The listener of a replay: gets the offset of the first byte and whole units, and says how many they were.
 pub type Replay<'r, E> = dyn FnMut(Offset, &[u8]) -> Result<usize, E> + 'r;
 
 /// A block's payload as far as it is replayed.

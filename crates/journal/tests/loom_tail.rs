@@ -104,7 +104,7 @@ enum Mistake {
     PublishedBeforeSync,
     /// The end is published that the stream has now, not the one that was taken.
     PublishedTheEnd,
-    /// Who waits does not tell the writer.
+    /// A waiting thread does not tell the writer.
     NotWanted,
     /// After a failure the next success is published.
     WentOnAfterFailure,
@@ -118,7 +118,7 @@ struct World {
     mistake: Mistake,
 }
 
-/// As many bytes gathered before anybody writes as nobody here appends: only who asks has something written.
+/// As many bytes gathered before anybody writes as nobody here appends: only a thread that asks has something written.
 const GATHERED_BYTES: u64 = 1 << 20;
 
 impl World {
@@ -241,7 +241,7 @@ fn closing(mistake: Mistake) {
     });
 }
 
-/// A write fails: who waits is told, and nothing is durable that is not on the disk.
+/// A write fails: waiting threads are told, and nothing is durable that is not on the disk.
 fn failing(mistake: Mistake) {
     loom::model(move || {
         let world = World::new(mistake);

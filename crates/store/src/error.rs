@@ -47,7 +47,7 @@ pub enum OpenError {
     /// The checkpoint could not be taken that a new log begins with.
     #[error("the log cannot be begun: {0}")]
     Begin(#[source] Box<SaveError>),
-    /// Whoever watched the replay has ended it. Nothing has been changed on disk.
+    /// The watcher of the replay has ended it. Nothing has been changed on disk.
     #[error("the replay of the log was ended before its end")]
     Stopped,
     /// The system does not give what a store takes: address space, threads, descriptors. That says nothing of the data.

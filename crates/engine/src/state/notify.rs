@@ -50,7 +50,7 @@ fn event_of(change: &Change<'_>) -> (Events, &'static str) {
         Change::GroupRemoved { .. } => (Events::STREAM, "xgroup-destroy"),
         Change::ConsumerAdded { .. } => (Events::STREAM, "xgroup-createconsumer"),
         Change::ConsumerRemoved { .. } => (Events::STREAM, "xgroup-delconsumer"),
-        // Who reads, claims or acknowledges is not told of.
+        // Reads, claims and acknowledgements are not told of.
         Change::GroupSet { .. } | Change::PendingSet { .. } | Change::PendingRemoved { .. } => {
             (Events::STREAM, SILENT)
         }

@@ -8,9 +8,9 @@
 //!   log:     written, synced ──▶ durable(75): workers that hold output are woken by their mailboxes
 //! ```
 //!
-//! **The lock is the mark.** Whoever changes a key has locked the key's stripe, exclusively, before its first latch, and gives
+//! **The lock is the mark.** A thread that changes a key has locked the key's stripe, exclusively, before its first latch, and gives
 //! the lock up after the unit has been appended and noted; or all others stand still until then. So a reader that has met a change finds the lock taken, or the end
-//! noted: it looks at the lock after its read, waits for whoever has it (the time of a command, never of a device), and then takes the word. No word has to
+//! noted: it looks at the lock after its read, waits for the thread that has it (the time of a command, never of a device), and then takes the word. No word has to
 //! be marked beforehand.
 //!
 //! **Expiry.** A key that has expired is gone by the clock, whether its removal is durable or not: a start after a crash finds
@@ -141,7 +141,7 @@ impl ReplyGate {
 /// What the log calls.
 impl ReplyGate {
     /// From the next unit on replies are held until that is durable (`appendfsync always`); or not any more: everything is released.
-    /// To be called by whoever changes the policy, before the log is told of `always`, and after it has synced for the last time.
+    /// To be called by the thread that changes the policy, before the log is told of `always`, and after it has synced for the last time.
     pub fn set_holding(&self, is_holding: bool) {
         if is_holding {
             self.ends.get_or_init(|| Ends::new(WORD_COUNT));

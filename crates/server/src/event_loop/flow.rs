@@ -133,7 +133,7 @@ impl EventLoop {
         }
         let Some(conn) = self.slots.get(id) else { return };
         if pending == 0 {
-            // Who writes the rest may have gone.
+            // The writer of the rest may have gone.
             let _ = conn.part_written.take().map(|written| written.send(()));
         }
         if event == WriteEvent::Unfinished {

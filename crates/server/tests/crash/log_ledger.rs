@@ -184,7 +184,7 @@ impl Runner {
                 let is_expected = result.is_ok() || is_killing.load(Ordering::SeqCst);
                 assert!(is_expected, "{who}: the connection broke: {result:?}\n{}", server.log());
             };
-            // Whoever listens does so before anybody counts.
+            // The listeners listen before anybody counts.
             for part in PARTS {
                 let (conn, seed) = (server.client(), self.rng.u64(..));
                 scope.spawn(move || {

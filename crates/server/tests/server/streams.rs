@@ -1,4 +1,4 @@
-//! Streams beside Redis: who waits for an entry, what ends that, and what is kept over a restart.
+//! Streams beside Redis: waits for an entry, what ends them, and what is kept over a restart.
 
 use crate::blocking::talk_beside_redis;
 use crate::harness::*;
@@ -100,7 +100,7 @@ fn the_wait_of_a_consumer_ends_with_its_stream_or_group() {
     ]);
 }
 
-/// By whoever meets it first, or by nobody's command.
+/// By the command that meets it first, or by nobody's.
 #[test]
 fn it_ends_with_a_stream_whose_time_is_over() {
     for worker_count in ["1", "2"] {

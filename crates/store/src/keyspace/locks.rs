@@ -284,7 +284,7 @@ impl StripeLocks {
         BehindLocks { gate }
     }
 
-    /// Waits for whoever has locked a key to change it, if anybody has. A change that this thread has met was made under the lock, so
+    /// Waits for the thread that has locked a key to change it, if one has. A change that this thread has met was made under the lock, so
     /// its step has ended when this returns.
     pub fn await_writer(&self, holder: &Holder, db: DbId, hash: u64) {
         let Some(stripes) = self.sharing.locks() else { return };

@@ -5,7 +5,7 @@
 //! ```
 //! - `home`: where the log is.
 //! - `report`: what is known of it.
-//! - `watch`: whoever is told what becomes of it.
+//! - `watch`: the listener that is told what becomes of it.
 //! - `units`: from units to the journal.
 //! - `state`: what a checkpoint does with it.
 

@@ -1,4 +1,4 @@
-//! Whoever is told what becomes of a store's log.
+//! The listener that is told what becomes of a store's log.
 
 use std::sync::Arc;
 use std::sync::OnceLock;

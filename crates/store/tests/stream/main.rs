@@ -157,7 +157,7 @@ fn units_of_two_workers_make_the_same_data() {
     }
 }
 
-/// Who comes to a store with what it had at a cut goes on with the units behind it.
+/// A replica that comes with what the store had at a cut goes on with the units behind it.
 #[test]
 fn units_behind_a_cut_go_on_from_there() {
     for seed in seeds(1, 3) {

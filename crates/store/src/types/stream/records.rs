@@ -527,7 +527,7 @@ pub(super) fn open_to_read<R>(
     f: impl FnOnce(&mut Op<'_>, &Records<'_>) -> Result<R, OpError>,
 ) -> Result<Option<R>, OpError> {
     let mut op = Op { keyspace: op.keyspace, local: &mut *op.local };
-    // Whoever changes it waits for this lock.
+    // A thread that changes it waits for this lock.
     let Some((opened, _lock)) = collections::open_to_read(&mut op, at, run)? else { return Ok(None) };
     let records = Records::of(&mut op, at, Some(opened), run)?;
     f(&mut op, &records).map(Some)
