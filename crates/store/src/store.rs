@@ -180,6 +180,17 @@ impl Shared {
             false => Ok(()),
         }
     }
+
+    /// Names the state of the store after so many changes.
+    fn cut_at(&self, change_count: u64) -> Option<Cut> {
+        let file = self.keyspace.pool.file()?;
+        let saved = self.saved_change_count.load(Ordering::Relaxed);
+        Some(Cut {
+            file_id: file.id().0,
+            checkpoint: file.newest_generation(),
+            change_count: change_count.saturating_sub(saved),
+        })
+    }
 }
 
 /// Ends what is said of a save.
@@ -418,20 +429,9 @@ impl Store {
         };
         let picture = pool.view_after(at_cut)?;
         std::mem::replace(&mut *folded.lock(), Ok(())).map_err(cut_failed)?;
-        let cut = self.cut_at(changes.load(Ordering::Relaxed));
+        let cut = self.shared.cut_at(changes.load(Ordering::Relaxed));
         let barrier_wait = Duration::from_nanos(waited.load(Ordering::Relaxed));
         Ok(View::new(self.number(), picture, catalog, barrier_wait, cut))
-    }
-
-    /// Names the state of the store after so many changes.
-    fn cut_at(&self, change_count: u64) -> Option<Cut> {
-        let file = self.keyspace().pool.file()?;
-        let saved = self.shared.saved_change_count.load(Ordering::Relaxed);
-        Some(Cut {
-            file_id: file.id().0,
-            checkpoint: file.newest_generation(),
-            change_count: change_count.saturating_sub(saved),
-        })
     }
 
     /// Whether a dump that was cut there holds later data than the checkpoint that was opened; `None` if it comes from
