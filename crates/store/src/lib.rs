@@ -97,7 +97,8 @@ pub use entries::StreamId;
 pub use entry::{DbStats, Deadline, EntryInfo, NewValue};
 pub use error::{Fault, Faults, OpError, OpenError, Refusal, SaveError, TreeError};
 pub use handle::{
-    libraries_version, Hash, Libraries, List, Record, Set, SortedSet, Transaction, Tree, TreeRange,
+    libraries_version, Appended, Hash, Libraries, List, OwnedEntries, Record, Set, SortedSet, Stream,
+    StreamEntry, StreamError, StreamGroup, Transaction, Tree, TreeRange,
 };
 pub use key::{Key, UnixMillis};
 pub use keyspace::{BehindLocks, CheckReport, CollectionLimits, Locks, Prefetch, SkipStats};

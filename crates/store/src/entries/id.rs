@@ -1,5 +1,7 @@
 //! IDs of a stream's entries.
 
+use std::ops::{Bound, RangeBounds};
+
 /// An entry's ID: a time, and a number among the entries of that time. `0-0` is no entry's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct StreamId {
@@ -35,6 +37,21 @@ impl StreamId {
         }
     }
 
+    /// The least ID of a range and the greatest one; of a range without any, the first is above the second.
+    pub(crate) fn ends_of(ids: &impl RangeBounds<StreamId>) -> (StreamId, StreamId) {
+        let from = match ids.start_bound() {
+            Bound::Included(id) => Some(*id),
+            Bound::Excluded(id) => id.next(),
+            Bound::Unbounded => Some(StreamId::MIN),
+        };
+        let to = match ids.end_bound() {
+            Bound::Included(id) => Some(*id),
+            Bound::Excluded(id) => id.previous(),
+            Bound::Unbounded => Some(StreamId::MAX),
+        };
+        from.zip(to).unwrap_or((StreamId::MAX, StreamId::MIN))
+    }
+
     /// Bytes in whose order IDs are.
     pub fn to_bytes(self) -> [u8; StreamId::BYTES] {
         (u128::from(self.ms) << 64 | u128::from(self.seq)).to_be_bytes()
@@ -64,5 +81,22 @@ mod tests {
         assert_eq!((StreamId::MAX.next(), StreamId::MIN.previous()), (None, None));
         assert!(last_of_five.to_bytes() < StreamId::new(6, 0).to_bytes());
         assert_eq!(StreamId::from_bytes(last_of_five.to_bytes()), last_of_five);
+    }
+
+    #[test]
+    fn ranges_have_ends_that_belong_to_them() {
+        let (one, two) = (StreamId::new(1, 0), StreamId::new(2, 0));
+        let before_two = StreamId::new(1, u64::MAX);
+        assert_eq!(StreamId::ends_of(&..), (StreamId::MIN, StreamId::MAX));
+        assert_eq!(StreamId::ends_of(&(one..two)), (one, before_two));
+        assert_eq!(StreamId::ends_of(&(one..=two)), (one, two));
+        assert_eq!(
+            StreamId::ends_of(&(Bound::Excluded(one), Bound::Unbounded)),
+            (StreamId::new(1, 1), StreamId::MAX)
+        );
+        let behind_all = (Bound::Excluded(StreamId::MAX), Bound::Unbounded);
+        for (from, to) in [StreamId::ends_of(&..StreamId::MIN), StreamId::ends_of(&behind_all)] {
+            assert!(from > to, "{from} {to}");
+        }
     }
 }

@@ -13,7 +13,9 @@ mod tree;
 mod turn;
 mod values;
 
-pub use collections::{Hash, List, Set, SortedSet};
+pub use collections::{
+    Appended, Hash, List, OwnedEntries, Set, SortedSet, Stream, StreamEntry, StreamError, StreamGroup,
+};
 pub use libraries::{libraries_version, Libraries};
 pub use range::{Record, TreeRange};
 pub use transaction::Transaction;

@@ -8,6 +8,7 @@ use crate::{DbId, Key, OpError, Store, Worker};
 /// Handles are on keys of the first database.
 const DB: DbId = DbId(0);
 
+#[derive(Clone)]
 pub(super) struct HandleKey {
     desk: Rc<Desk>,
     key: Vec<u8>,

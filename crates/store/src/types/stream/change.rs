@@ -25,6 +25,12 @@ pub enum NewId {
     Exact(StreamId),
 }
 
+impl From<StreamId> for NewId {
+    fn from(id: StreamId) -> NewId {
+        NewId::Exact(id)
+    }
+}
+
 /// How an entry is added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AddRule {
@@ -32,6 +38,13 @@ pub struct AddRule {
     pub only_present: bool,
     /// What is taken from the stream's front afterwards.
     pub trim: Option<Trim>,
+}
+
+impl AddRule {
+    /// To a stream that is made if there is none, and trimmed afterwards.
+    pub fn trimmed(trim: Trim) -> AddRule {
+        AddRule { only_present: false, trim: Some(trim) }
+    }
 }
 
 /// What adding an entry came to.

@@ -27,6 +27,18 @@ pub struct GroupStart {
     pub read_count: Option<u64>,
 }
 
+impl GroupStart {
+    /// All entries that there are, and those to come.
+    pub const FIRST: GroupStart = GroupStart { after: Some(StreamId::MIN), read_count: None };
+    /// Only entries to come.
+    pub const LAST: GroupStart = GroupStart { after: None, read_count: None };
+
+    /// Entries behind this ID.
+    pub fn after(id: StreamId) -> GroupStart {
+        GroupStart { after: Some(id), read_count: None }
+    }
+}
+
 /// What making a group came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupMade {
@@ -41,7 +53,9 @@ pub struct GroupInfo {
     pub name: Vec<u8>,
     pub consumer_count: u64,
     pub pending_count: u64,
+    /// The greatest ID that it has given out.
     pub last: StreamId,
+    /// Entries that it has given out, with those before its start; `None`: nobody knows.
     pub read_count: Option<u64>,
     /// Entries that it has not given out; `None`: nobody knows.
     pub lag: Option<u64>,

@@ -1,5 +1,7 @@
 //! Entries as they are read.
 
+use std::ops::RangeBounds;
+
 use crate::entries::block::Block;
 use crate::entries::{base_of, block_key, AFTER_BLOCKS};
 use crate::keyspace::{CollectionKey, Op};
@@ -19,6 +21,26 @@ pub struct EntryRange {
     pub is_downwards: bool,
     /// So many at most.
     pub most: u64,
+}
+
+impl EntryRange {
+    /// All entries with these IDs, the first one first.
+    pub fn of(ids: impl RangeBounds<StreamId>) -> EntryRange {
+        let (from, to) = StreamId::ends_of(&ids);
+        EntryRange { from, to, is_downwards: false, most: u64::MAX }
+    }
+
+    /// The last entry comes first.
+    #[must_use]
+    pub fn downwards(self) -> EntryRange {
+        EntryRange { is_downwards: true, ..self }
+    }
+
+    /// So many at most.
+    #[must_use]
+    pub fn at_most(self, most: u64) -> EntryRange {
+        EntryRange { most, ..self }
+    }
 }
 
 /// Gets an entry: its ID, and a field, its value, a field, ... Whether it wants more.

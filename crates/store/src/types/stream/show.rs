@@ -1,5 +1,7 @@
 //! What is pending in a group, and its consumers, as they are shown.
 
+use std::ops::RangeBounds;
+
 use super::groups::{ConsumerInfo, OpenGroup};
 use super::records::{malformed, Records};
 use crate::entries::group::{ConsumerNumber, Part, Pending};
@@ -9,8 +11,11 @@ use crate::{OpError, StreamId};
 /// What is pending in a group, in short.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PendingSummary {
+    /// Pending entries.
     pub count: u64,
+    /// The least ID of them; `0-0` if there is none.
     pub first: StreamId,
+    /// The greatest ID of them; `0-0` if there is none.
     pub last: StreamId,
     /// Those who own something, by name, and how much.
     pub consumers: Vec<(Vec<u8>, u64)>,
@@ -20,21 +25,41 @@ pub struct PendingSummary {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingInfo {
     pub id: StreamId,
+    /// The name of the consumer that owns it.
     pub consumer: Vec<u8>,
+    /// When it was last delivered, in milliseconds since the Unix epoch.
     pub time_ms: i64,
+    /// How often it was delivered.
     pub count: u64,
 }
 
 /// Which pending entries are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PendingRange<'c> {
+    /// The least ID.
     pub from: StreamId,
+    /// The greatest ID.
     pub to: StreamId,
+    /// So many at most.
     pub most: u64,
     /// Those alone that are owned by this one.
     pub consumer: Option<&'c [u8]>,
     /// Those alone that were delivered so long ago, in milliseconds.
     pub min_idle_ms: i64,
+}
+
+impl<'c> PendingRange<'c> {
+    /// All pending entries with these IDs, so many at most.
+    pub fn of(ids: impl RangeBounds<StreamId>, most: u64) -> PendingRange<'static> {
+        let (from, to) = StreamId::ends_of(&ids);
+        PendingRange { from, to, most, consumer: None, min_idle_ms: i64::MIN }
+    }
+
+    /// Those alone that this consumer owns.
+    #[must_use]
+    pub fn owned_by(self, consumer: &'c (impl AsRef<[u8]> + ?Sized)) -> PendingRange<'c> {
+        PendingRange { consumer: Some(consumer.as_ref()), ..self }
+    }
 }
 
 pub(super) fn summary(

@@ -27,6 +27,24 @@ pub struct Trim {
     pub approximately: Option<u64>,
 }
 
+impl Trim {
+    /// So many entries stay, the last ones.
+    pub fn max_len(most: u64) -> Trim {
+        Trim { to: TrimTo::Length(most), approximately: None }
+    }
+
+    /// Entries of this ID and of greater ones stay.
+    pub fn min_id(first: StreamId) -> Trim {
+        Trim { to: TrimTo::Id(first), approximately: None }
+    }
+
+    /// Only whole nodes go, which costs less, and a few more entries may stay (a node has 100 as a rule).
+    #[must_use]
+    pub fn approximately(self) -> Trim {
+        Trim { approximately: Some(0), ..self }
+    }
+}
+
 /// A place in a stream, everything before which goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
