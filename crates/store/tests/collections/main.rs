@@ -14,6 +14,8 @@ mod model;
 mod set;
 mod shortage;
 mod sorted_set;
+mod stream;
+mod stream_model;
 
 use stillframe_store::{OpError, Options, Store, Worker};
 use stillframe_testkit::TempDir;
