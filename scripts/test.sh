@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tests, in tiers: `test.sh quick`, `test.sh ordinary`, `test.sh all [1/N]`. See docs/testing.md.
+# The tests, in tiers: `test.sh quick`, `test.sh ordinary`, `test.sh all [1/N]`. See docs/internals/testing.md.
 # Single parts of `all`, which it calls itself: `test.sh client NAME`, `fuzz`, `count`, `deny`. 77: it cannot run here.
 set -eu
 cd "$(dirname "$0")/.."

@@ -18,7 +18,7 @@ static void af_raise_max(atomic64_t *max, u64 value)
 }
 
 /*
- * One interruption of the parent (paper, Figure 11). The address and the reason are for a kprobe: docs/kernel-module.md,
+ * One interruption of the parent (paper, Figure 11). The address and the reason are for a kprobe: docs/guide/kernel-module.md,
  * Watching. Not a tracepoint: 6.1 lets a module go while a trigger is set on its tracepoint, and then warns.
  */
 noinline void af_interrupted(unsigned long addr, enum async_fork_reason reason, u64 ns)

@@ -394,7 +394,7 @@ static uint64_t interruptions_counted(void)
 	return sum;
 }
 
-/* The recipe of docs/kernel-module.md: the kernel's own tracing draws Figure 11 of a BGSAVE. */
+/* The recipe of docs/guide/kernel-module.md: the kernel's own tracing draws Figure 11 of a BGSAVE. */
 static void interruptions(void)
 {
 	char text[16384], at_cut[64];

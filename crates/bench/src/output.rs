@@ -1,6 +1,6 @@
 //! Result files. Each run has a directory of its own, `results/DATE-NAME`, and each file in it begins with what is needed
 //! to repeat and to judge it: the command line, the revision, the servers' versions, the machine, the placement of threads
-//! and the date. `docs/measuring.md` says which runs are kept, and how.
+//! and the date. `docs/measured/measuring.md` says which runs are kept, and how.
 
 use std::fs;
 use std::io::{ErrorKind, Write};

@@ -103,7 +103,7 @@ fn the_page_of_settings_lists_all() {
         vec![names(param), code(&param.shown_default()), values(param.kind), change.to_owned()]
     });
     let header = ["setting", "default", "values", "`CONFIG SET`"];
-    check("docs/settings.md", "with an effect", &markdown(&header, with_effect));
+    check("docs/guide/settings.md", "with an effect", &markdown(&header, with_effect));
 
     let refused = settings(|_| true).filter_map(|param| match param.effect {
         SettingEffect::Only(why) | SettingEffect::OnlyAtStart(why) => {
@@ -113,12 +113,12 @@ fn the_page_of_settings_lists_all() {
     });
     let always = REFUSED.iter().map(|(name, why)| vec![code(name), String::new(), (*why).to_owned()]);
     let header = ["setting", "the values that are taken", "why"];
-    check("docs/settings.md", "refused", &markdown(&header, refused.chain(always)));
+    check("docs/guide/settings.md", "refused", &markdown(&header, refused.chain(always)));
 
     let ignored =
         settings(|param| matches!(param.effect, SettingEffect::Ignored | SettingEffect::IgnoredAtStart));
     let rows = ignored.map(|param| vec![names(param), code(&param.shown_default()), values(param.kind)]);
-    check("docs/settings.md", "without effect", &markdown(&["setting", "default", "values"], rows));
+    check("docs/guide/settings.md", "without effect", &markdown(&["setting", "default", "values"], rows));
 }
 
 #[test]
@@ -132,6 +132,6 @@ fn the_page_of_commands_lists_all() {
             let name = code(&row.name.replace('|', " ").to_uppercase());
             vec![name, row.summary.trim_end_matches('.').to_owned()]
         });
-        check("docs/commands.md", group.name(), &markdown(&["command", "what it does"], rows));
+        check("docs/guide/commands.md", group.name(), &markdown(&["command", "what it does"], rows));
     }
 }

@@ -180,7 +180,7 @@ fn meaning(errno: Errno) -> String {
     // See kernel/async_fork/layout.c; what these numbers are called elsewhere would mislead.
     if matches!(errno, Errno::NOENT | Errno::PROTO | Errno::NOTUNIQ) {
         return "this kernel is not one that the module knows: what it hooks is missing or has changed. Nothing was \
-                touched, forks stay the kernel's own; docs/kernel-module.md names the kernels that it is for"
+                touched, forks stay the kernel's own; docs/guide/kernel-module.md names the kernels that it is for"
             .to_owned();
     }
     let what = match errno {

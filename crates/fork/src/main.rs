@@ -21,7 +21,7 @@ use stillframe_fork::root::Root;
 use stillframe_fork::{kernel, status};
 
 /// The child alone. The paper copies with eight threads (section 6.1), on a machine with cores to spare: where there are
-/// none, threads take the processor from the server whose latency they are to mend (docs/figures.md).
+/// none, threads take the processor from the server whose latency they are to mend (docs/measured/figures.md).
 const COPY_THREADS: u32 = 1;
 
 #[derive(Parser)]

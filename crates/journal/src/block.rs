@@ -1,4 +1,4 @@
-//! Blocks and the first pages of segments: what is written at once, framed and checked. Byte by byte in docs/format.md.
+//! Blocks and the first pages of segments: what is written at once, framed and checked. Byte by byte in docs/internals/format.md.
 
 use stillframe_pagepool::PAGE_SIZE;
 

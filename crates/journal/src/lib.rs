@@ -1,7 +1,7 @@
 //! The log of a server: a stream of bytes, counted by offsets, that is appended to in units and kept in checked blocks.
 //!
 //! The journal knows bytes, offsets and units; no keys, and no commands but what [`JournalOptions::select`] writes.
-//! Byte by byte in docs/format.md.
+//! Byte by byte in docs/internals/format.md.
 #![forbid(unsafe_code)]
 
 mod block;

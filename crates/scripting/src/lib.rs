@@ -59,7 +59,7 @@
 //! of this crate does, which looks at sizes itself. Text that goes into a table under no bound is pushed as it is; each value that is kept on its way
 //! costs two moves between stacks of Lua's.
 //!
-//! What a run takes is in `docs/figures.md`; `tests/scripting/cost.rs` measures runs with a host that answers at once. A fifth of `return 1` is
+//! What a run takes is in `docs/measured/figures.md`; `tests/scripting/cost.rs` measures runs with a host that answers at once. A fifth of `return 1` is
 //! Lua's collector, as it is in Redis.
 //!
 //! # Known differences from redis-server 7.0.15

@@ -1,4 +1,4 @@
-//! The bytes of a page, and what its first byte says. `docs/format-records.md` gives all formats byte by byte.
+//! The bytes of a page, and what its first byte says. `docs/internals/format-records.md` gives all formats byte by byte.
 
 pub(crate) use stillframe_pagepool::PAGE_SIZE;
 

@@ -65,9 +65,9 @@ fn between<'t>(text: &'t str, open: &'t str, close: char) -> impl Iterator<Item 
     })
 }
 
-/// Rules of `docs/design.md`, by number.
+/// Rules of `docs/internals/design.md`, by number.
 fn invariants() -> Vec<String> {
-    let text = std::fs::read_to_string(root().join("docs/design.md")).unwrap();
+    let text = std::fs::read_to_string(root().join("docs/internals/design.md")).unwrap();
     let number = |line: &str| Some(line.strip_prefix("- **")?.split_once("**")?.0.to_owned());
     text.lines().filter_map(number).collect()
 }

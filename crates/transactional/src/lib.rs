@@ -6,7 +6,7 @@
 //!
 //! From the ground up: `probe`; `row` and `cut`, each with its state machines; `image`; `stalls`, `wait`, `writes`; `seam`;
 //! `captures` and `sides`, what two algorithms each have in common; the algorithms `calc`, `cpr`, `vhg`, `vpb`; `core`; `session`
-//! and `snapshot`; `store`; `kind` and `driver`, for benchmarks. `docs/transactional.md` has the protocols.
+//! and `snapshot`; `store`; `kind` and `driver`, for benchmarks. `docs/internals/transactional.md` has the protocols.
 #![forbid(unsafe_code)]
 
 mod calc;

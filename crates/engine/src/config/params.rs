@@ -76,7 +76,7 @@ pub struct Param {
     pub set: Setter,
     /// `CONFIG GET` shows it under its whole name only, as Redis does what its tests alone need.
     pub is_hidden: bool,
-    /// What it is for, if Redis has no such setting or means something else by it: for `--help` and the README.
+    /// What it is for, if Redis has no such setting or means something else by it: for `--help` and the page of settings.
     pub meaning: Option<&'static str>,
 }
 
@@ -289,7 +289,7 @@ pub static PARAMS: &[Param] = &[
         .to(|s, v| s.pidfile = v.path()),
     p("pool-backend", BACKENDS, "auto", AtStart)
         .to(|s, v| s.pool_backend = v.text.parse().ok())
-        .own("How pages are found in memory. `vmcache`: each has an address, and evicting it gives memory back to the system. `array`: each lies in a frame, frames in huge pages, and evicting it makes the frame free. `exmap`: as `vmcache`, with memory of the [kernel module exmap](docs/kernel-module.md), which must be loaded. `auto`: `array` where data may be larger than `maxmemory`, or the snapshot algorithm keeps two places a page, else `vmcache`."),
+        .own("How pages are found in memory. `vmcache`: each has an address, and evicting it gives memory back to the system. `array`: each lies in a frame, frames in huge pages, and evicting it makes the frame free. `exmap`: as `vmcache`, with memory of the kernel module exmap (`docs/guide/kernel-module.md`), which must be loaded. `auto`: `array` where data may be larger than `maxmemory`, or the snapshot algorithm keeps two places a page, else `vmcache`."),
     p("port", Int { min: 0, max: 65535 }, "6379", Live)
         .to(|s, v| s.port = v.number()),
     p("protected-mode", Bool, "yes", Live)
@@ -337,7 +337,7 @@ pub static PARAMS: &[Param] = &[
     a("snapshot-algorithm", "snapshotter", Choice(&SnapshotKind::NAMES), SnapshotKind::NAMES[0], AtStart)
         .to(|s, v| s.snapshot_kind = v.text.parse().unwrap_or_default())
         .own("How a cut is kept. All but `epoch` are for comparisons: `fork` lets the kernel copy pages, as Redis does, and the \
-            others are those of the comparative study (`docs/architecture.md` says what each wants)."),
+            others are those of the comparative study (`docs/internals/decisions.md` says what each wants)."),
     p("snapshot-format", Choice(&["pages", "rdb"]), "pages", Live)
         .to(|s, v| s.snapshot_format = if v.is("rdb") { SnapshotFormat::Rdb } else { SnapshotFormat::Pages })
         .own("What `SAVE`, `BGSAVE` and save points write. `BGSAVE RDB` and `BGSAVE PAGES` choose once."),

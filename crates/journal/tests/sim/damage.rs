@@ -1,6 +1,6 @@
 //! Damage of one region of one segment: what was acknowledged is all there, or the start is refused.
 //!
-//! What is there is read here from `docs/format.md` alone.
+//! What is there is read here from `docs/internals/format.md` alone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

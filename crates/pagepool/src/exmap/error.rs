@@ -10,7 +10,7 @@ pub enum ExmapError {
     /// There is no device.
     #[error(
         "the pool backend 'exmap' needs the kernel module exmap, and there is no /dev/exmap: load it (modprobe exmap; \
-         docs/kernel-module.md says how it is built), or set 'pool-backend' to 'auto'"
+         docs/guide/kernel-module.md says how it is built), or set 'pool-backend' to 'auto'"
     )]
     NoModule,
     /// It is for others.

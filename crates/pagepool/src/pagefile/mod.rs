@@ -1,6 +1,6 @@
 //! The page file: where checkpoints keep pages, out of place, behind a copy-on-write map and two superblocks.
 //!
-//! Its format, and the rules by which slots are reused, are in `docs/format.md`. In short: a page lives in a *slot*
+//! Its format, and the rules by which slots are reused, are in `docs/internals/format.md`. In short: a page lives in a *slot*
 //! of 4 KB; the *map* says in which, with a checksum of its content; a checkpoint writes the changed pages and the
 //! changed part of the map to free slots, syncs, and then writes the *superblock* that names the new map in place of
 //! the older of two, and syncs again. The previous checkpoint stays loadable until the next one needs its room. A third

@@ -1,5 +1,5 @@
 //! The superblock: which map is the durable one, and the witness beside it, which says whether that was acknowledged.
-//! Byte by byte in docs/format.md.
+//! Byte by byte in docs/internals/format.md.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Snapshots: one trait (`Snapshotter`), one file an algorithm, one list of them ([`SnapshotKind`]).
 //!
-//! Words (cut, capture, sweep, view, stream) are in `docs/glossary.md`.
+//! Words (cut, capture, sweep, view, stream) are in `docs/guide/glossary.md`.
 
 mod budget;
 mod core;

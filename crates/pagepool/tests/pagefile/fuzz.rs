@@ -10,7 +10,7 @@ use stillframe_pagepool::{PageId, PAGE_SIZE};
 use crate::model::{mapped, open, Change, Content};
 
 /// Reads and changes superblock and map in the raw image of a page file, independently of the code under test, from
-/// `docs/format.md` alone.
+/// `docs/internals/format.md` alone.
 pub struct MapEditor {
     pub image: Vec<u8>,
     pub place: usize,

@@ -1,6 +1,6 @@
 //! How two replies to the same command are compared.
 //!
-//! Equal means byte for byte. The exemptions are these, and no others (`docs/compatibility.md` says why):
+//! Equal means byte for byte. The exemptions are these, and no others (`docs/guide/compatibility.md` says why):
 //!
 //! | command | compared |
 //! |---|---|

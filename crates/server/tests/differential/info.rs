@@ -6,7 +6,7 @@ use stillframe_testkit::log_flags;
 
 use crate::server::{Kind, Server, STILLFRAME};
 
-/// Fields of Redis that would say something untrue here. `docs/compatibility.md` says why.
+/// Fields of Redis that would say something untrue here. `docs/guide/compatibility.md` says why.
 const LEFT_OUT: &[&str] = &[
     "atomicvar_api",
     "gcc_version",

@@ -11,7 +11,7 @@ use crate::Soak;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where errors are promised that depend on what others do.
-const PROMISES: &str = include_str!("../../../../docs/compatibility.md");
+const PROMISES: &str = include_str!("../../../../docs/guide/compatibility.md");
 
 /// Whether the documentation promises an error for what the loads do.
 fn is_promised(error: &str) -> bool {

@@ -4,7 +4,7 @@
 //!   steps ──Encoder──▶ units ──Consumer──▶ bytes ──Applier──▶ a store
 //! ```
 //! A step becomes one [`Unit`]: canonical commands that any Redis-like server runs, and [`crate::replay::Applier`] without a server. The table is in
-//! docs/architecture.md.
+//! docs/internals/decisions.md.
 //!
 //! - `unit`: a unit's bytes, what they are given to, and where a unit ends.
 //! - `group`: commands as they are put together.

@@ -1,4 +1,4 @@
-//! Each effect in the commands of the table in docs/architecture.md.
+//! Each effect in the commands of the table in docs/internals/decisions.md.
 
 use std::sync::Arc;
 

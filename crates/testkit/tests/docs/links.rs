@@ -57,7 +57,7 @@ fn broken(root: &Path, page: &Path) -> Vec<String> {
 #[test]
 fn links_lead_somewhere() {
     let pages = all_pages();
-    for page in ["README.md", "fuzz/README.md", "kernel/selftests/README.md", "docs/figures.md"] {
+    for page in ["README.md", "fuzz/README.md", "kernel/selftests/README.md", "docs/measured/figures.md"] {
         assert!(pages.contains(&root().join(page)), "{page}");
     }
     let broken: Vec<_> = pages.iter().flat_map(|page| broken(&root(), page)).collect();

@@ -1,4 +1,4 @@
-//! What is measured: `results/` has what the pages quote, and nothing else. `docs/measuring.md` says what is kept.
+//! What is measured: `results/` has what the pages quote, and nothing else. `docs/measured/measuring.md` says what is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! `exmap`: the exmap kernel module in a virtual machine. Prints what the figures of the vmcache paper (Leis et al., SIGMOD
-//! 2023) show of it, in instructions, and judges the bars that the module has to reach. `docs/figures.md` says what software
+//! 2023) show of it, in instructions, and judges the bars that the module has to reach. `docs/measured/figures.md` says what software
 //! emulation hides.
 
 mod bars;

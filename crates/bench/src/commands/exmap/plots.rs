@@ -6,7 +6,7 @@ use crate::plot::COLORS;
 use crate::stats::distinct;
 
 const FOOTER: &str =
-    "stillframe-bench exmap; QEMU software emulation: no TLB misses, no caches. See docs/figures.md";
+    "stillframe-bench exmap; QEMU software emulation: no TLB misses, no caches. See docs/measured/figures.md";
 
 /// Name and SVG of each figure for which there are records.
 pub fn all(records: &Records) -> Vec<(&'static str, String)> {

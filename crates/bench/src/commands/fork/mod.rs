@@ -1,5 +1,5 @@
 //! `fork`: the `async_fork` kernel module in a virtual machine. Prints what the figures of the Async-fork paper
-//! (Pang et al., VLDB 2023) show, and judges the bars that the module has to reach. `docs/figures.md` says what
+//! (Pang et al., VLDB 2023) show, and judges the bars that the module has to reach. `docs/measured/figures.md` says what
 //! software emulation hides.
 
 mod bars;

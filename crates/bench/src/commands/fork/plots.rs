@@ -6,7 +6,8 @@ use crate::output::human_ns;
 use crate::plot::COLORS;
 use crate::stats::{distinct, median_of};
 
-const FOOTER: &str = "stillframe-bench fork; QEMU software emulation: no TLB, no caches. See docs/figures.md";
+const FOOTER: &str =
+    "stillframe-bench fork; QEMU software emulation: no TLB, no caches. See docs/measured/figures.md";
 const BIN_S: f64 = 0.05;
 
 /// Name and SVG of each figure for which there are records.

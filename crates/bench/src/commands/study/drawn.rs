@@ -5,7 +5,8 @@ use crate::chart::{draw, Chart, Series};
 use crate::output::markdown_table;
 use crate::stats::{median_of, with_range};
 
-pub const FOOTER: &str = "stillframe-bench study; set-up of Li et al., TKDE 2019. See docs/figures.md";
+pub const FOOTER: &str =
+    "stillframe-bench study; set-up of Li et al., TKDE 2019. See docs/measured/figures.md";
 
 /// What an algorithm's line does, and what it was to do.
 pub struct Line {
