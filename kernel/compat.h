@@ -27,7 +27,7 @@
 #include "compat/linux_6_12.h"
 #endif
 #else
-#error "these modules know the page table walkers of Linux 6.1 and 6.12 only: docs/guide/kernel-module.md, section Other kernels"
+#error "these modules know the page table walkers of Linux 6.1 and 6.12 only: docs/internals/kernel-module.md, section Other kernels"
 #endif
 #ifndef EXMAP_MODULE
 /* Kernels whose spinlocks are debugged have no room for one in struct page. */

@@ -84,7 +84,7 @@ static unsigned long af_huge_end(pmd_t *pmd, unsigned long addr, unsigned long e
 
 /*
  * Defers the tables of [addr, end), which lies in one PMD page, up to the first huge entry; *done is set to where it
- * stopped. The child's upper levels are made here, once a GiB (docs/guide/kernel-module.md, Why PMD tables are not
+ * stopped. The child's upper levels are made here, once a GiB (docs/internals/kernel-module.md, Why PMD tables are not
  * deferred). Nobody else looks at the session's tables before the fork lets go of mmap_lock, so they are counted once.
  */
 static int af_defer_pmds(struct af_session *s, pmd_t *pmd, unsigned long addr, unsigned long end, unsigned long *done)

@@ -7,7 +7,7 @@
  * tables exists. VMA: if, besides, the mm of the VMA in the first parameter may be one of them. PMD_1, PMD_2, PMD_3: if,
  * besides, the PMD entry that the first, second, third parameter points to is protected. TRACKED: if some process is
  * live or has a setting of its own. ALWAYS: where a fork that begins between the gate and the work of the function must
- * be noticed afterwards (docs/guide/kernel-module.md, Gates). What only some versions have is in compat/linux_*.h.
+ * be noticed afterwards (docs/internals/kernel-module.md, Gates). What only some versions have is in compat/linux_*.h.
  */
 AF_HOOK(LIVE, void, pmd_clear_bad, (pmd_t *))
 AF_HOOK(VMA, vm_fault_t, handle_mm_fault, (struct vm_area_struct *, unsigned long, unsigned int, struct pt_regs *))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Types and functions shared by the files of the module. Invariant numbers: docs/guide/kernel-module.md. */
+/* Types and functions shared by the files of the module. Invariant numbers: docs/internals/kernel-module.md. */
 #ifndef _AF_INTERNAL_H
 #define _AF_INTERNAL_H
 

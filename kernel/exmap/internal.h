@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Types and functions shared by the files of the module. Invariant numbers: docs/guide/kernel-module.md, exmap. */
+/* Types and functions shared by the files of the module. Invariant numbers: docs/internals/kernel-module.md, exmap. */
 #ifndef _EXMAP_INTERNAL_H
 #define _EXMAP_INTERNAL_H
 

@@ -1,5 +1,5 @@
 //! The kernel module `exmap` from user space: a range of addresses whose pages are given and taken in batches, and into which
-//! files are read by its descriptor (vmcache, SIGMOD 2023, section 4; `docs/guide/kernel-module.md`).
+//! files are read by its descriptor (vmcache, SIGMOD 2023, section 4; `docs/internals/kernel-module.md`).
 //!
 //! It is not a memory of a pool: which pages have memory its users remember (`space/exmap.rs`).
 
