@@ -1,4 +1,4 @@
-# Two commands: `make run` serves on 127.0.0.1:6379 with its data in ./data; `make test` runs all suites on the default backend.
+# Two commands: `make run` serves on port 6379 with its data in ./data; `make test` runs all suites on the default backend.
 # `make quick` takes two minutes; `make test-all` has everything: other backends, the model checker, real clients, virtual
 # machines, fuzzers (SHARE=1/4: without what `make test` has, and of the long parts those that are this commit's).
 # `make race` measures stores that can be linked, one against the other; ARGS='--help' says how. `make race-test` tests that.

@@ -1,4 +1,4 @@
-//! The tables of README and docs are those that follow from the rows of the settings and of the commands. They are written
+//! The tables of the docs are those that follow from the rows of the settings and of the commands. They are written
 //! anew by `UPDATE_DOCS=1 cargo test -p stillframe-engine docs_tests`.
 
 use std::path::Path;
@@ -79,7 +79,7 @@ fn values(kind: Kind) -> String {
 }
 
 #[test]
-fn the_readme_lists_the_settings_of_its_own() {
+fn the_page_of_settings_explains_those_of_its_own() {
     let rows = settings(|param| param.meaning.is_some()).filter_map(|param| {
         let choices = match param.kind {
             Kind::Choice(names) => {
@@ -89,7 +89,11 @@ fn the_readme_lists_the_settings_of_its_own() {
         };
         Some(vec![names(param) + &choices, code(&param.shown_default()), param.meaning?.to_owned()])
     });
-    check("README.md", "settings of its own", &markdown(&["setting", "default", "meaning"], rows));
+    check(
+        "docs/guide/settings.md",
+        "settings of its own",
+        &markdown(&["setting", "default", "meaning"], rows),
+    );
 }
 
 #[test]

@@ -5,7 +5,9 @@
 //!
 //! From the ground up: `exmap`, `device`, `space`, `page`, `pagefile`, `snapshot`, `residency`; above them, at the root, what a caller
 //! sees. Each uses only those before it.
-//! This is the only crate of the workspace with unsafe code; each block cites an invariant of `docs/internals/design.md`.
+//!
+//! Besides two bindings for the benchmark, this is the only crate of the workspace with unsafe code; each block cites an invariant
+//! of `docs/internals/design.md`.
 #![deny(clippy::undocumented_unsafe_blocks)]
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -52,8 +52,15 @@ fn pages() -> Vec<PathBuf> {
     files_below(&root().join("docs"), &mut found);
     found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     found.extend(
-        ["README.md", "CHANGELOG.md", "fuzz/README.md", "kernel/selftests/README.md"]
-            .map(|page| root().join(page)),
+        [
+            "README.md",
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "fuzz/README.md",
+            "kernel/selftests/README.md",
+        ]
+        .map(|page| root().join(page)),
     );
     found
 }
