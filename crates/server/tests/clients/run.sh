@@ -38,7 +38,7 @@ until start; do
 done
 
 failed=0
-for client in ${*:-redis-cli redis-benchmark python node ioredis go jedis lettuce celery rq redis-py asynq sidekiq bull bullmq limiters redisson}; do
+for client in ${*:-redis-cli redis-benchmark python node ioredis go jedis lettuce celery rq rq-suite redis-py go-redis asynq sidekiq bull bullmq limiters redisson}; do
     # 0: works, 77: cannot be tried here, else: does not work.
     PORT=$port CACHE=$cache/$client timeout 600 sh "$here/$client.sh" >"$dir/out" 2>&1
     case $? in
