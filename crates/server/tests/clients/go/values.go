@@ -296,7 +296,8 @@ func hyperLogLogs(r, _ *redis.Client) {
 
 func everyType(r, other *redis.Client) {
 	for _, script := range []func(r, other *redis.Client){
-		hashes, fieldDeadlines, lists, sets, sortedSets, largeSortedSets, hyperLogLogs,
+		hashes, fieldDeadlines, lists, sets, sortedSets, largeSortedSets, hyperLogLogs, entriesOfStreams, groups,
+		infoOfStreams,
 	} {
 		check(r.FlushDB(ctx).Err() == nil, "FLUSHDB")
 		script(r, other)
