@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import { allOfStreams } from './streams.mjs';
 import { everyType } from './values.mjs';
 
 async function strings(client) {
@@ -96,6 +97,7 @@ for (const options of [{}, { protocol: 3 }, { protocol: 2 }, { db: 2, enableAuto
     await script(client, other);
   }
   await everyType(client, other);
+  await allOfStreams(client, other);
   await client.flushall();
   await messages(client, subscriber, options.db ?? 0);
   for (const one of [client, other, subscriber]) assert.equal(await one.quit(), 'OK');

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const range = (count, make) => Array.from({ length: count }, (_, i) => make(i));
+export const range = (count, make) => Array.from({ length: count }, (_, i) => make(i));
 const sorted = (values) => [...values].sort();
 
 // Members with scores: flat and as text in RESP2, in pairs in RESP3.
@@ -21,7 +21,7 @@ function all(stream) {
 }
 
 // Runs `change` once the call that `wait` starts is blocked; gives what the call returned.
-async function blocked(client, wait, change) {
+export async function blocked(client, wait, change) {
   const waiting = wait();
   for (let i = 0; !/blocked_clients:1\r/.test(await client.info('clients')); i++) {
     assert.ok(i < 500, 'nobody was ever blocked');
