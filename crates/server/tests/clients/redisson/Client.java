@@ -1,4 +1,4 @@
-// Redisson with its defaults: locks, maps with deadlines, queues, limiters, each of which is a script.
+// Redisson with its defaults: locks, maps with deadlines, queues, limiters, each of which is a script; streams.
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -180,12 +180,16 @@ public class Client {
   public static void main(String[] args) throws Exception {
     RedissonClient one = connect();
     RedissonClient other = connect();
-    one.getKeys().flushdb();
-    locks(one, other);
-    maps(one);
-    queues(one, other);
-    others(one);
-    one.shutdown();
-    other.shutdown();
+    try {
+      one.getKeys().flushdb();
+      locks(one, other);
+      maps(one);
+      queues(one, other);
+      others(one);
+      Streams.all(one, other);
+    } finally {
+      one.shutdown();
+      other.shutdown();
+    }
   }
 }
