@@ -424,7 +424,7 @@ fn a_worker_that_waits_for_a_key_goes_on_before_others_are_stopped_for_long() {
             let locks = worker.lock(&[(DB, key)], true);
             lock.send(()).unwrap();
             // Long enough for one to wait for the key, and for one to wait for this worker.
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(Duration::from_secs(2));
             drop(locks);
         });
         worker.idle(|| is_locked.recv()).unwrap();
@@ -437,7 +437,8 @@ fn a_worker_that_waits_for_a_key_goes_on_before_others_are_stopped_for_long() {
             is_done.store(true, Ordering::SeqCst);
         });
         worker.idle(|| has_begun.recv()).unwrap();
-        worker.idle(|| std::thread::sleep(Duration::from_millis(50)));
+        // A machine with much else to do needs a while until the command of the thread has begun.
+        worker.idle(|| std::thread::sleep(Duration::from_secs(1)));
         assert!(!is_done.load(Ordering::SeqCst), "nothing was locked");
         let alone = Patient { worker: &mut worker, meanwhile: &mut || {} }.stop_others_for_long().unwrap();
         assert!(is_done.load(Ordering::SeqCst), "a worker stands still in the middle of its command");
