@@ -685,14 +685,14 @@ impl Patient<'_> {
     /// The same.
     pub fn stop_others_for_long(self) -> Result<Alone, OpError> {
         let Patient { worker, meanwhile } = self;
-        for _ in 0..TRIES_BETWEEN_COMMANDS {
+        for number in 0..TRIES_BETWEEN_COMMANDS {
             let alone = stop_others(worker, Some(&mut *meanwhile))?;
             if !worker.keyspace().locks.has_waiting() {
                 return Ok(alone);
             }
             drop(alone);
             Patient { worker: &mut *worker, meanwhile: &mut *meanwhile }
-                .idle(|| std::thread::sleep(TIME_TO_GO_ON));
+                .idle(|| std::thread::sleep(TIME_TO_GO_ON * (1 << number)));
         }
         stop_others(worker, Some(meanwhile))
     }
@@ -700,8 +700,9 @@ impl Patient<'_> {
 
 /// How often a worker tries to stop others while none of them waits for a lock. Each try stops everybody: with many, scripts would hold up
 /// workers that all write one key.
-const TRIES_BETWEEN_COMMANDS: usize = 5;
-/// What such a worker is given to go on.
+const TRIES_BETWEEN_COMMANDS: u32 = 9;
+/// What such a worker is given to go on, twice as long with each try: where processors are scarce a worker that has got its lock
+/// does not run at once. 51 ms in all.
 const TIME_TO_GO_ON: Duration = Duration::from_micros(100);
 
 fn stop_others(worker: &mut Worker, meanwhile: Option<&mut dyn FnMut()>) -> Result<Alone, OpError> {
