@@ -336,10 +336,14 @@ pub fn sort_keys(args: &Args<'_>, give: &mut dyn FnMut(usize, u32)) {
     while index < args.len() {
         // What is no option is passed over: the command itself refuses it.
         let option = Opt::at(args, index);
-        if option == Some(Opt::Store) {
-            store_index = Some(index + 1);
-        }
-        index += option.map_or(1, Opt::arg_count);
+        index += match option {
+            // Redis looks at the argument of `STORE` as well: it may be another `STORE`.
+            Some(Opt::Store) => {
+                store_index = Some(index + 1);
+                1
+            }
+            option => option.map_or(1, Opt::arg_count),
+        };
     }
     if let Some(index) = store_index {
         give(index, key_flag::OW | key_flag::UPDATE);

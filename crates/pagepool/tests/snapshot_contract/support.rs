@@ -128,7 +128,10 @@ pub fn new_object(pool: &Pool, page_count: u32, fill: u8) -> PageId {
 
 /// `page_count` objects of one page.
 pub fn fill_pool(pool: &Pool, page_count: u32) -> Vec<PageId> {
-    (0..page_count).map(|_| new_object(pool, 1, 1)).collect()
+    let mut pages: Vec<PageId> = (0..page_count).map(|_| new_object(pool, 1, 1)).collect();
+    // A sweep goes by number, and a pool gives numbers in the order in which its stock comes.
+    pages.sort_unstable();
+    pages
 }
 
 pub fn fill_page(pool: &Pool, page: PageId, fill: u8) {
