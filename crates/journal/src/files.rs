@@ -38,6 +38,7 @@ pub enum Role {
 ///   nothing ── create ──┐                                   release
 ///                       ├──▶ SPARE ── take ──▶ SEGMENT ────────────▶ FREE ── remove ──▶ nothing
 ///   FREE ── renumber ───┘                      OTHER ── release ──▶ DOOMED ── remove ──▶ nothing
+///   SPARE ── give way ──▶ nothing
 /// ```
 pub struct Files {
     shelf: Arc<dyn Shelf>,
@@ -65,6 +66,10 @@ struct State {
     sizes: BTreeMap<ShelfNumber, u64>,
     next_number: u64,
     lacks_space: bool,
+    /// A checkpoint has failed since the last release: nothing is kept ready.
+    gives_way: bool,
+    /// The writer waits for a spare.
+    is_wanted: bool,
     is_poked: bool,
     is_stopped: bool,
 }
@@ -137,9 +142,12 @@ impl Files {
     pub fn take_spare(&self, patience: Duration) -> Option<Spare> {
         let mut state = self.state.lock();
         if state.spares.is_empty() {
+            state.is_wanted = true;
+            self.changed.notify_all();
             self.changed.wait_for(&mut state, patience);
         }
         let spare = state.spares.pop_front()?;
+        state.is_wanted = false;
         state.segments.insert(spare.number, ShelfNumber(spare.number.0));
         state.is_poked = true;
         self.changed.notify_all();
@@ -177,8 +185,17 @@ impl Files {
         let mut state = self.state.lock();
         let released = place.segment.min(self.current());
         state.released = state.released.max(Some(released));
+        state.gives_way = false;
         let others = std::mem::take(&mut state.others);
         state.doomed.extend(others);
+        state.is_poked = true;
+        self.changed.notify_all();
+    }
+
+    /// What is kept ready is removed, and not made again before the next release, or before the writer needs it.
+    pub fn give_way(&self) {
+        let mut state = self.state.lock();
+        state.gives_way = true;
         state.is_poked = true;
         self.changed.notify_all();
     }
@@ -224,8 +241,15 @@ impl Files {
             return Some(Chore::Remove(file));
         }
         self.free_released(state);
-        if state.spares.len() >= SPARES {
-            let is_more = state.free.len() > KEPT_FREE;
+        let (spares, kept_free) = match state.gives_way {
+            true => (usize::from(state.is_wanted), 0),
+            false => (SPARES, KEPT_FREE),
+        };
+        if state.spares.len() > spares {
+            return state.spares.pop_back().map(|spare| Chore::Remove(ShelfNumber(spare.number.0)));
+        }
+        if state.spares.len() == spares {
+            let is_more = state.free.len() > kept_free;
             return if is_more { state.free.pop().map(Chore::Remove) } else { None };
         }
         let number = SegmentNumber(u32::try_from(state.next_number).ok()?);

@@ -208,6 +208,12 @@ impl Journal {
         }
     }
 
+    /// A checkpoint has failed: files that are only kept ready are removed, in case space was what it lacked. From the next
+    /// [`Journal::release_below`] on they are made again.
+    pub fn give_way(&self) {
+        self.shared.files.give_way();
+    }
+
     /// Changes the policy, from the next unit on. To [`SyncPolicy::Always`]: what has been written is synced at once.
     pub fn set_sync(&self, policy: SyncPolicy) {
         self.shared.tail.set_policy(policy);

@@ -7,7 +7,7 @@ use stillframe_journal::{
     Journal, JournalOptions, Offset, Piece, Place, RecoverError, SyncMethod, SyncPolicy,
 };
 use stillframe_pagepool::device::{DirectIo, FileShelf, IoEngine, IoOptions, Shelf};
-use stillframe_testkit::TempDir;
+use stillframe_testkit::{eventually, TempDir};
 
 fn options(sync: SyncPolicy, method: SyncMethod) -> JournalOptions {
     JournalOptions {
@@ -108,6 +108,31 @@ fn a_segment_is_open_once() {
 
 /// Nothing is handed over behind what was refused, wherever that is, and the thread that reads ahead ends: it would wait for
 /// ever for room, since more blocks follow than it may read ahead.
+/// A spare is a whole segment, which the checkpoint that would free the log may need.
+#[test]
+fn a_failed_checkpoint_gets_the_space_of_spares() {
+    let dir = TempDir::new("journal-gives-way");
+    let shelf = Arc::new(FileShelf::open(&dir.path().join("log"), io(DirectIo::No)).unwrap());
+    let options = options(SyncPolicy::EverySecond, SyncMethod::Fdatasync);
+    let journal = Journal::begin(shelf.clone(), Offset(0), options, Arc::new(())).unwrap();
+    let becomes = |spare_count: usize| {
+        eventually("the spares", || journal.report().spare_count == spare_count);
+        eventually("the files", || shelf.list().unwrap().len() == journal.report().segment_count + spare_count);
+    };
+    becomes(2);
+    journal.give_way();
+    becomes(0);
+    // The writer gets what it needs nevertheless.
+    let unit = vec![7; 300_000];
+    for _ in 0..8 {
+        append(&journal, &unit);
+    }
+    journal.make_durable(journal.end()).unwrap();
+    assert_eq!((journal.report().segment_count, journal.report().spare_count), (3, 0));
+    journal.release_below(journal.cut());
+    becomes(2);
+}
+
 #[test]
 fn a_replay_that_refuses_ends_the_reading() {
     let dir = TempDir::new("journal-refuses");

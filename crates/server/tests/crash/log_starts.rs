@@ -11,6 +11,7 @@ use crate::disk::SmallDisk;
 use crate::process::{server_in, Client, Launch, TempDir};
 
 const PAGE_BYTES: usize = 4096;
+const SEGMENT_BYTES: u64 = 64 << 20;
 /// Of the page file: two superblocks and the witness.
 const SUPERBLOCKS: usize = 3;
 const BLOCK_MAGIC: &[u8] = b"STILLBLK";
@@ -460,6 +461,23 @@ fn a_full_disk_refuses_what_stores_and_takes_what_removes() {
     check_stored(&mut conn, &stored);
     assert_eq!(conn.run("GET more").bytes(), Some(&b"1"[..]));
     assert!(conn.run(&format!("GET {gone}")).is_null());
+}
+
+/// Segments and a spare leave 8 MB of the disk.
+#[test]
+fn a_checkpoint_gets_the_space_that_the_log_has_prepared() {
+    let Some(disk) = SmallDisk::mount(DISK_BYTES) else { return };
+    let run_dir = TempDir::new("log-gives-way");
+    let (server, _) = server_in(disk.path(), run_dir.path()).with(ON).start();
+    let mut conn = server.client();
+    eventually("all segments are made", || conn.info("log_disk_bytes") == (3 * SEGMENT_BYTES).to_string());
+    for number in 0..15 {
+        let reply =
+            conn.run_bytes(&[b"SET", format!("k{number}").as_bytes(), &vec![number as u8; VALUE_BYTES]]);
+        assert!(!reply.is_error(), "{reply:?}");
+    }
+    eventually("a checkpoint succeeds", || conn.save_in_background("BGSAVE"));
+    assert!(!conn.run("SET more 1").is_error());
 }
 
 fn check_stored(conn: &mut Client, stored: &[String]) {

@@ -226,6 +226,7 @@ impl Log {
                 // The log reaches back to the checkpoint before.
                 before.into_iter().for_each(|before| journal.release_below(before));
             }
+            (Action::GoOn(journal), None) => journal.give_way(),
             (Action::Begin(journal), Some(place)) => {
                 let before = self.replace(Some(journal.clone()), Some(place));
                 journal.release_below(place);
