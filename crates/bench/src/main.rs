@@ -24,6 +24,7 @@ mod progress;
 mod provenance;
 mod resp;
 mod scratch;
+mod section;
 mod slow_disk;
 mod stats;
 mod stops;
@@ -59,6 +60,8 @@ enum Command {
     Throughput(commands::throughput::Args),
     /// CPU time a script, of several servers in alternating rounds, and whether our bars are met
     Scripts(commands::scripts::Args),
+    /// Streams: CPU time a command, memory an entry, what others wait for, and whether our bars are met
+    Streams(commands::streams::Args),
     /// What a log of all changes costs and gives: CPU, latency and replay beside other servers, also on a slow disk
     Durability(commands::durability::Args),
     /// Memory a key, freshly loaded and after overwrites and deletes
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Pause(args) => commands::pause::run(&args),
         Command::Throughput(args) => commands::throughput::run(&args),
         Command::Scripts(args) => commands::scripts::run(&args),
+        Command::Streams(args) => commands::streams::run(&args),
         Command::Durability(args) => commands::durability::run(&args),
         Command::Memory(args) => commands::memory::run(&args),
         Command::Checkpoint(args) => commands::checkpoint::run(&args),

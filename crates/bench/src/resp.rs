@@ -31,6 +31,11 @@ impl Client {
         self.inner.flush().context(|| format!("{}, {}", self.address, shown(words)))
     }
 
+    /// Waits for the reply to a command that has been sent.
+    pub fn read(&mut self) -> Result<Reply> {
+        self.inner.try_read().context(|| self.address.clone())
+    }
+
     /// Sends a command and returns its reply; an error reply is returned as `Reply::Error`.
     pub fn request(&mut self, words: &[&str]) -> Result<Reply> {
         let reply = self.inner.try_run_words(words);

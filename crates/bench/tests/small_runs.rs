@@ -102,6 +102,19 @@ fn scripts() {
     assert!(stderr.contains("\"nosuch\" is not measured, only one, get, lock"), "{stderr}");
 }
 
+#[test]
+fn streams() {
+    let Some((table, raw)) = measure("streams", &[]) else { return };
+    // Three commands, four kinds of memory, four waits.
+    assert_eq!(raw.len(), 11 * peers().len());
+    let figures = |name: &str| raw.iter().filter(|record| !record[name].is_null()).count();
+    assert_eq!(
+        [figures("cpu_ns"), figures("bytes"), figures("longest_ns")],
+        [3, 4, 4].map(|n| n * peers().len())
+    );
+    assert!(table.contains("| XADD of a field with 10 B |"), "{table}");
+}
+
 /// Each part; those with a slow disk where this process may mount one.
 #[test]
 fn durability() {

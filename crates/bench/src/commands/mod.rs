@@ -14,6 +14,7 @@ pub mod memory;
 pub mod null_server;
 pub mod pause;
 pub mod scripts;
+pub mod streams;
 pub mod study;
 pub mod throughput;
 pub mod vmcache;

@@ -30,7 +30,7 @@ const fn case(name: &'static str, fills: &'static [(u64, &'static str)], line: &
     Case { name, fills, line }
 }
 
-pub const ALL: [Case; 19] = [
+pub const ALL: [Case; 21] = [
     case("ping", &[], "PING"),
     case("get", &[(STRINGS, "SET <key> <value>")], "GET <key>"),
     case("set", &[(STRINGS, "SET <key> <value>")], "SET <key> <value>"),
@@ -51,6 +51,8 @@ pub const ALL: [Case; 19] = [
     case("hset_large_over", &[(ELEMENTS, "HSET hash <member> <short>")], "HSET hash <member> <short>"),
     case("sadd", &[(ELEMENTS, "SADD set <member>")], "SADD set <new>"),
     case("spop", &[(ELEMENTS, "SADD set <member>")], "SPOP set"),
+    case("xadd", &[(ELEMENTS, "XADD stream * field <short>")], "XADD stream * field <short>"),
+    case("xrange_10", &[(ELEMENTS, "XADD stream * field <short>")], "XRANGE stream - + COUNT 10"),
     case("mset_10", &[(STRINGS, "SET <key> <value>")], MSET),
     case(
         "evalsha_one",

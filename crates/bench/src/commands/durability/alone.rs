@@ -6,12 +6,13 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::setting::{closed, percentile_ns, row, Section, Setting};
+use super::setting::{closed, percentile_ns, Setting};
 use crate::bar::Bar;
 use crate::clock::{now_ns, seconds_to_ns};
 use crate::error::{Context, Result};
 use crate::output::{human_ns, markdown_table};
 use crate::peer::{PeerKind, Server};
+use crate::section::{row, Section};
 use crate::stats::{median, percentile};
 
 const BAR: f64 = 1.15;

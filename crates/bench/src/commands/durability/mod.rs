@@ -9,15 +9,13 @@ mod setting;
 mod shared_syncs;
 mod stall;
 
-use serde_json::Value;
-
-use self::setting::{Section, Setting};
-use crate::bar::{self, Bar};
+use self::setting::Setting;
 use crate::commands::{place, DataArgs};
 use crate::error::Result;
 use crate::output::{OutArgs, Output};
 use crate::peer::PeerArgs;
 use crate::pin::CpuArgs;
+use crate::section::{self, Section};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -113,12 +111,5 @@ pub fn run(args: &Args) -> Result<()> {
         }
         sections.push(part.measure(&setting)?);
     }
-    let records: Vec<&Value> = sections.iter().flat_map(|section| &section.records).collect();
-    out.write_json(&records)?;
-    let mut text = if args.small { "A small run: no measure.\n\n".to_owned() } else { String::new() };
-    for Section { title, table, .. } in &sections {
-        text.push_str(&format!("## {title}\n\n{table}\n"));
-    }
-    let bars: Vec<Bar> = sections.into_iter().flat_map(|section| section.bars).collect();
-    out.write_markdown(&format!("{text}{}", bar::table(&bars)))
+    section::report(&mut out, args.small, sections)
 }

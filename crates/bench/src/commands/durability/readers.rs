@@ -2,11 +2,12 @@
 
 use serde_json::json;
 
-use super::setting::{percentile_ns, row, Section, Setting};
+use super::setting::{percentile_ns, Setting};
 use crate::bar::Bar;
 use crate::error::Result;
 use crate::output::{human_ns, markdown_table};
 use crate::peer::{PeerKind, Server};
+use crate::section::{row, Section};
 use crate::stats::median;
 
 const BAR: f64 = 1.2;

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::setting::{row, send_all, Section, Setting};
+use super::setting::{send_all, Setting};
 use crate::bar::Bar;
 use crate::clock::{now_ns, NS_PER_S};
 use crate::error::{BenchError, Result};
 use crate::output::{human_ns, markdown_table, thousands};
 use crate::peer::{PeerKind, Server};
 use crate::resp::Reply;
+use crate::section::{row, Section};
 use crate::stats::median;
 
 const BAR: f64 = 3.0;

@@ -3,9 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
-
-use crate::bar::Bar;
 use crate::clock::{now_ns, seconds_to_ns};
 use crate::commands::Scratch;
 use crate::error::{BenchError, Result};
@@ -15,15 +12,6 @@ use crate::load::{beside, KeyChoice, LoadReport, Recording, Stop, Workload, Work
 use crate::peer::{Peer, PeerKind, Server, StartOptions};
 use crate::pin::CpuPlan;
 use crate::slow_disk::SlowDisk;
-use crate::stats::with_range;
-
-/// What a part has found.
-pub struct Section {
-    pub title: String,
-    pub table: String,
-    pub bars: Vec<Bar>,
-    pub records: Vec<Value>,
-}
 
 /// What all parts have in common.
 pub struct Setting {
@@ -161,9 +149,4 @@ fn answered(server: &Server, report: LoadReport) -> Result<LoadReport> {
 
 pub fn percentile_ns(report: &LoadReport, percent: f64) -> f64 {
     report.recording.histogram.value_at_percentile(percent) as f64
-}
-
-/// A line of a table: what was measured, and of each round's value the median and the range.
-pub fn row(name: &str, values: &[Vec<f64>], show: impl Fn(f64) -> String + Copy) -> Vec<String> {
-    std::iter::once(name.to_owned()).chain(values.iter().map(|of| with_range(of, show))).collect()
 }

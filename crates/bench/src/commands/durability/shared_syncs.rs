@@ -2,12 +2,13 @@
 
 use serde_json::{json, Value};
 
-use super::setting::{closed, row, Section, Setting, CONNS};
+use super::setting::{closed, Setting, CONNS};
 use crate::bar::Bar;
 use crate::error::Result;
 use crate::output::{markdown_table, thousands};
 use crate::peer::{PeerKind, Server};
 use crate::resp::info_number;
+use crate::section::{row, Section};
 use crate::stats::median;
 
 const RATE_BAR: f64 = 2.0;

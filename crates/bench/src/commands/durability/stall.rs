@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::setting::{row, Section, Setting};
+use super::setting::Setting;
 use crate::bar::Bar;
 use crate::error::Result;
 use crate::load::LoadReport;
 use crate::output::{human_ns, markdown_table};
 use crate::peer::{PeerKind, Server};
+use crate::section::{row, Section};
 use crate::slow_disk::SlowDisk;
 use crate::stats::median;
 
