@@ -3,12 +3,13 @@
 use stillframe_testkit::Reply;
 
 use crate::log_model::{Data, Entry, Space, Value};
+use crate::log_streams;
 use crate::process::Client;
 
 /// Keys that are asked for at once.
 const CHUNK_KEYS: usize = 64;
 
-fn text(reply: &Reply) -> String {
+pub fn text(reply: &Reply) -> String {
     let bytes = reply.bytes().unwrap_or_else(|| panic!("no text: {reply:?}"));
     String::from_utf8(bytes.to_vec()).expect("text")
 }
@@ -79,6 +80,7 @@ fn fetch_value(conn: &mut Client, key: &str, kind: &str) -> Option<Value> {
             let score = |text: &str| text.parse().unwrap_or_else(|_| panic!("the score {text} of {key}"));
             Value::Sorted(all.chunks(2).map(|pair| (pair[0].clone(), score(&pair[1]))).collect())
         }
+        "stream" => return log_streams::fetch(conn, key).map(Value::Stream),
         "none" => return None,
         other => panic!("{key} is a {other}"),
     };
@@ -92,7 +94,7 @@ fn check_count(conn: &mut Client, key: &str, value: &Value) {
         Value::List(items) => ("LLEN", items.len()),
         Value::Set(members) => ("SCARD", members.len()),
         Value::Sorted(members) => ("ZCARD", members.len()),
-        Value::Text(_) | Value::Hash(_) => return,
+        Value::Text(_) | Value::Hash(_) | Value::Stream(_) => return,
     };
     assert_eq!(conn.run(&format!("{command} {key}")).integer(), Some(len as i64), "{command} {key}");
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use stillframe_testkit::Reply;
 
+use crate::log_streams::{self, Stream};
+
 /// A command as it is sent.
 pub type Words = Vec<Vec<u8>>;
 
@@ -19,6 +21,7 @@ pub enum Value {
     List(VecDeque<String>),
     Set(BTreeSet<String>),
     Sorted(BTreeMap<String, i64>),
+    Stream(Stream),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,6 +104,7 @@ impl Data {
     value_of!(set, Set, BTreeSet<String>);
     value_of!(sorted, Sorted, BTreeMap<String, i64>);
     value_of!(string, Text, Arc<Vec<u8>>);
+    value_of!(stream, Stream, Stream);
 
     fn entry(&mut self, key: &[u8], new: impl FnOnce() -> Value) -> &mut Entry {
         let entry = self.space().entry(text(key));
@@ -144,7 +148,7 @@ impl Data {
     }
 
     /// Runs a command; returns its reply, or none where it may be anything but an error.
-    pub fn run(&mut self, words: &[Vec<u8>]) -> Option<Reply> {
+    pub fn run(&mut self, words: &Words) -> Option<Reply> {
         let name = text(&words[0]);
         // Whatever may be a key is one that may have changed.
         if words.len() > 1 && !matches!(&name[..], "SELECT" | "SWAPDB" | "FLUSHDB" | "MSET") {
@@ -160,6 +164,11 @@ impl Data {
             "RENAME" | "COPY" | "MOVE" | "DEL" | "PEXPIREAT" | "PERSIST" | "RESTORE-AS" => {
                 self.run_on_key(&name, key, rest)
             }
+            _ if name.starts_with('X') => {
+                let key = log_streams::key_of(words).to_vec();
+                self.touch(&key);
+                self.stream(&key).run(words)
+            }
             _ if name.starts_with('H') => self.run_on_hash(&name, key, rest),
             _ if name.starts_with('Z') => self.run_on_sorted(&name, key, rest),
             "SADD" | "SREM" | "SMOVE" | "SUNIONSTORE" | "SDIFFSTORE" => self.run_on_set(&name, key, rest),
@@ -174,7 +183,7 @@ impl Data {
         for word in words.iter().skip(1) {
             let key = text(word);
             let is_empty = |entry: &Entry| match &entry.value {
-                Value::Text(_) => false,
+                Value::Text(_) | Value::Stream(_) => false,
                 Value::Hash(fields) => fields.is_empty(),
                 Value::List(items) => items.is_empty(),
                 Value::Set(members) => members.is_empty(),

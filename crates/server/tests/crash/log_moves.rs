@@ -2,6 +2,7 @@
 
 use crate::log_model::{Data, Entry, Space, Value, Words};
 use crate::log_player::{unix_ms, Command};
+use crate::log_streams::{Id, Stream, GROUP};
 
 /// 2100-01-01: deadlines that no test lives to see.
 const FAR_AHEAD_MS: i64 = 4_102_444_800_000;
@@ -75,7 +76,7 @@ impl Moves {
             return None;
         }
         let db = self.rng.usize(..2);
-        let kinds = ["s:", "q:", "e:", "z:", "b:"];
+        let kinds = ["s:", "q:", "e:", "z:", "b:", "x:"];
         let kind = kinds[self.rng.usize(..kinds.len())];
         self.present(&data.dbs[db], kind).map(|key| (db, key))
     }
@@ -141,8 +142,9 @@ impl Moves {
             38..=50 => self.of_hash(space),
             51..=66 => self.of_list(space),
             67..=77 => Some(self.of_set()),
-            78..=88 => Some(self.of_sorted()),
-            89..=97 => self.fleeting(space),
+            78..=84 => Some(self.of_sorted()),
+            85..=92 => Some(self.of_stream(space)),
+            93..=97 => self.fleeting(space),
             98 => Some(command(&format!("SWAPDB {} {}", self.first_db, self.first_db + 1))),
             _ if self.rng.u32(..6) == 0 => Some(command("FLUSHDB")),
             _ => None,
@@ -206,7 +208,7 @@ impl Moves {
     /// What is the same for all types.
     fn of_key(&mut self, data: &Data) -> Option<Command> {
         let space = &data.dbs[data.at];
-        let kinds = ["s:", "s:", "n:", "m:", "b:", "h:", "q:", "e:", "z:"];
+        let kinds = ["s:", "s:", "n:", "m:", "b:", "h:", "q:", "e:", "z:", "x:"];
         let kind = kinds[self.rng.usize(..kinds.len())];
         let from = self.present(space, kind)?;
         let to = self.key(kind);
@@ -298,6 +300,44 @@ impl Moves {
             6 => format!("ZREM {key} {} {}", self.member(), self.member()),
             7..=8 => format!("ZPOPMIN {key}"),
             _ => format!("ZUNIONSTORE {key} 2 {} {}", self.key("z:"), self.key("z:")),
+        })
+    }
+
+    fn of_stream(&mut self, space: &Space) -> Command {
+        let key = self.key("x:");
+        let stream = match space.get(&key).map(|entry| &entry.value) {
+            Some(Value::Stream(stream)) => stream.clone(),
+            _ => Stream::default(),
+        };
+        let consumer = format!("consumer{}", self.rng.u32(..3));
+        let ids: Vec<_> = stream.entries.keys().collect();
+        let some = ids.get(self.rng.usize(..ids.len().max(1))).map_or("9-9".to_owned(), ToString::to_string);
+        // Only these make a stream.
+        let kind = if space.contains_key(&key) { self.rng.u32(..20) } else { self.rng.u32(..8) };
+        command(&match (kind, &stream.group) {
+            (0..=7, _) => {
+                let id = Id(stream.last.0 + self.rng.u64(..2), stream.last.1 + 1);
+                let bound = if kind == 0 { format!("MAXLEN {} ", self.rng.u32(..60)) } else { String::new() };
+                let field = ["name", "name", "other"][self.rng.usize(..3)];
+                format!("XADD {key} {bound}{id} {field} {}", self.word())
+            }
+            (8..=9, _) => format!("XDEL {key} {some} 9-9"),
+            (10, _) => format!("XTRIM {key} MAXLEN {}", self.rng.u32(..80)),
+            (_, None) => format!("XGROUP CREATE {key} {GROUP} 0 MKSTREAM"),
+            (11, Some(_)) if self.rng.u32(..4) == 0 => format!("XGROUP DESTROY {key} {GROUP}"),
+            (11..=14, Some(_)) => {
+                let most = self.rng.u32(1..20);
+                format!("XREADGROUP GROUP {GROUP} {consumer} COUNT {most} STREAMS {key} >")
+            }
+            (_, Some(group)) => {
+                let pending: Vec<_> = group.pending.keys().collect();
+                let id =
+                    pending.get(self.rng.usize(..pending.len().max(1))).map_or(some, ToString::to_string);
+                match kind {
+                    15..=17 => format!("XACK {key} {GROUP} {id} 9-9"),
+                    _ => format!("XCLAIM {key} {GROUP} {consumer} 0 {id}"),
+                }
+            }
         })
     }
 

@@ -19,6 +19,7 @@ mod log_moves;
 mod log_player;
 mod log_shared;
 mod log_starts;
+mod log_streams;
 mod model;
 mod moves;
 mod process;

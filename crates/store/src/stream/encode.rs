@@ -164,7 +164,12 @@ fn encode(to: &mut Building, effect: &Effect<'_>) {
         Effect::Write { db, key, offset, bytes, is_new } => {
             write(to, (db, key.bytes), (offset, bytes), is_new)
         }
-        Effect::Element { db, key, change, .. } => element(to, (db, key.bytes), change),
+        Effect::Element { db, key, change, is_new } => {
+            if let (Change::StreamMarked { .. }, true) = (&change, is_new) {
+                empty_stream(to, (db, key.bytes));
+            }
+            element(to, (db, key.bytes), change);
+        }
         Effect::Deadline { db, key, deadline: Some(deadline) } => {
             to.one(Some(db), b"PEXPIREAT", &[key.bytes.into(), Word::Number(deadline)]);
         }
@@ -349,6 +354,13 @@ fn group(to: &mut Building, (db, key): (DbId, &[u8]), change: Change<'_>) {
         }
         _ => {}
     }
+}
+
+/// A stream that has no entries: a group makes it, and goes.
+fn empty_stream(to: &mut Building, (db, key): (DbId, &[u8])) {
+    let group = Change::GroupSet { group: b"", last: StreamId::MIN, read_count: None, is_new_group: true };
+    element(to, (db, key), group);
+    element(to, (db, key), Change::GroupRemoved { group: b"" });
 }
 
 fn trimmed(to: &mut Building, (db, key): (DbId, &[u8]), first: Option<StreamId>) {
