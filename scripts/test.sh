@@ -66,7 +66,7 @@ fuzz() {
     for name in $(cargo +nightly fuzz list); do
         case "$name" in
             rdb_reader) more="-malloc_limit_mb=64 crates/store/tests/rdb/fixtures" ;;
-            dump_payload) more="-malloc_limit_mb=64" ;;
+            dump_payload | stream_payload) more="-malloc_limit_mb=64" ;;
             page_file) more="-max_len=64 -len_control=0" ;;
             collections) more="-max_len=96" ;;
             log_blocks) more="-max_len=128 -len_control=0" ;;

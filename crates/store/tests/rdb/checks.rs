@@ -172,14 +172,20 @@ pub fn ordered(value: &RdbValue) -> RdbValue {
     value
 }
 
+/// A payload of this version, with its checksum.
+pub fn sealed(body: &[u8], version: u8) -> Vec<u8> {
+    let mut sealed = [body, &[version, 0]].concat();
+    sealed.extend_from_slice(&Crc::<u64>::new(&CRC_64_REDIS).checksum(&sealed).to_le_bytes());
+    sealed
+}
+
 /// `bytes` as a payload, as one with a right checksum in every version, whole and in pieces; and as a string that comes
 /// back from its payload.
 pub fn payload(bytes: &[u8]) {
     let _ = parse_payload(bytes);
 
     for version in [10, 12, 80] {
-        let mut sealed = [bytes, &[version, 0]].concat();
-        sealed.extend_from_slice(&Crc::<u64>::new(&CRC_64_REDIS).checksum(&sealed).to_le_bytes());
+        let sealed = sealed(bytes, version);
         let parsed = parse_payload(&sealed);
         in_pieces(&sealed, &parsed);
         match parsed {

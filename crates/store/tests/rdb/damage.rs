@@ -3,12 +3,13 @@
 use crate::bytes::{dump, entry, string};
 use crate::checks;
 use crate::model::{random_collection, with_deadlines};
+use crate::streams;
 use crate::types::{all_types_dump, other_types, REDIS_6, REDIS_8, VALKEY_8, VALKEY_9};
 use crate::{read_all, skipping};
 use std::time::{Duration, Instant};
 use stillframe_store::rdb::{
-    dump_string, Compressor, Header, KeyMeta, ReadErrorKind, Reader, ReaderOptions, SmallLimits, StringRef,
-    Writer, WriterOptions,
+    dump_string, parse_payload, Compressor, Header, KeyMeta, ReadErrorKind, Reader, ReaderOptions,
+    SmallLimits, StringRef, Writer, WriterOptions,
 };
 use stillframe_testkit::seed;
 
@@ -141,4 +142,25 @@ fn what_holds_for_any_bytes_holds_for_mutated_dumps_and_payloads() {
     }
     println!("{round_count} rounds");
     assert!(round_count > 100);
+}
+
+/// With right words it is read, with a wrong one mostly not; either way what holds for any bytes holds.
+#[test]
+fn streams_with_wrong_words_are_refused_or_whole() {
+    let mut random = fastrand::Rng::with_seed(seed());
+    let (mut read_count, round_count) = (0, 4_000);
+    for round in 0..round_count {
+        let mut choices: Vec<u8> = (0..random.usize(..200)).map(|_| random.u8(..)).collect();
+        if round % 2 == 0 {
+            // Nothing is wrong: no choice is a multiple of what a wrong one is.
+            choices.iter_mut().for_each(|choice| *choice |= 1);
+        }
+        streams::check(&choices);
+        let parsed = parse_payload(&checks::sealed(&streams::crafted(&choices), 12));
+        let is_read = parsed.is_ok();
+        assert!(is_read || round % 2 == 1, "{parsed:?}: {choices:?}");
+        read_count += usize::from(is_read && round % 2 == 1);
+    }
+    println!("{read_count} of {} with what may be wrong were read", round_count / 2);
+    assert!((1..round_count / 2).contains(&read_count));
 }

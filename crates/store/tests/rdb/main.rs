@@ -10,6 +10,7 @@ mod model;
 mod payload;
 mod reader;
 mod redis;
+mod streams;
 mod strings;
 mod types;
 mod versions;
