@@ -117,7 +117,9 @@ fn a_failed_checkpoint_gets_the_space_of_spares() {
     let journal = Journal::begin(shelf.clone(), Offset(0), options, Arc::new(())).unwrap();
     let becomes = |spare_count: usize| {
         eventually("the spares", || journal.report().spare_count == spare_count);
-        eventually("the files", || shelf.list().unwrap().len() == journal.report().segment_count + spare_count);
+        eventually("the files", || {
+            shelf.list().unwrap().len() == journal.report().segment_count + spare_count
+        });
     };
     becomes(2);
     journal.give_way();

@@ -3,6 +3,7 @@
 use stillframe_store::StreamId;
 
 use crate::command::error::CmdError;
+use crate::protocol::reply::put_digits;
 
 const INVALID: &str = "ERR Invalid stream ID specified as stream command argument";
 /// No ID is longer, and Redis looks at no longer one.
@@ -16,6 +17,30 @@ pub enum Asked {
     /// `ms-*`
     OfMillis(u64),
     Exact(StreamId),
+}
+
+/// An ID as text.
+#[derive(Clone, Copy)]
+pub struct IdText {
+    bytes: [u8; IdText::BYTES_MAX],
+    start: usize,
+}
+
+impl IdText {
+    /// Two numbers of twenty digits, and the sign between them.
+    const BYTES_MAX: usize = 41;
+
+    pub fn of(id: StreamId) -> IdText {
+        let mut bytes = [0; IdText::BYTES_MAX];
+        let dash = put_digits(&mut bytes, IdText::BYTES_MAX, id.seq) - 1;
+        bytes[dash] = b'-';
+        let start = put_digits(&mut bytes, dash, id.ms);
+        IdText { bytes, start }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
 }
 
 /// A number as C's `strtoull` reads it, all of the text.
@@ -98,5 +123,18 @@ pub fn greatest(text: &[u8]) -> Result<StreamId, CmdError> {
     match bound(text, u64::MAX)? {
         (id, false) => Ok(id),
         (id, true) => id.previous().ok_or("ERR invalid end ID for the interval".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_written_as_they_are_read() {
+        for id in [StreamId::MIN, StreamId::MAX, StreamId::new(10, 0), StreamId::new(0, 109)] {
+            assert_eq!(IdText::of(id).bytes(), id.to_string().as_bytes());
+            assert_eq!(strict(IdText::of(id).bytes(), 7).unwrap(), id);
+        }
     }
 }

@@ -146,7 +146,7 @@ pub fn xadd(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     match ctx.worker.stream_at(db, &key).add(id, &parts, &rule)? {
         Added::Done { id, trimmed_count } => {
             ctx.count_as(before, 1 + trimmed_count);
-            ctx.reply.bulk(id.to_string().as_bytes());
+            ctx.reply.bulk(stream_id::IdText::of(id).bytes());
         }
         Added::NoStream => ctx.reply.null(),
         Added::IsZero => return Err(IS_ZERO.into()),

@@ -5,6 +5,7 @@ use stillframe_store::{
 };
 
 use crate::command::operand::integer;
+use crate::command::stream_id;
 use crate::command::{acl, flag, key_flag, CmdError, CmdResult, Group, KeySpec, Touch};
 use crate::commands::stream_range::{look, Entries};
 use crate::dispatch::ctx::{Command, Ctx};
@@ -48,7 +49,7 @@ fn full_count(args: &Args<'_>) -> Result<Option<u64>, CmdError> {
 
 fn put_id(ctx: &mut Ctx<'_>, name: &str, id: StreamId) {
     ctx.reply.bulk(name.as_bytes());
-    ctx.reply.bulk(id.to_string().as_bytes());
+    ctx.reply.bulk(stream_id::IdText::of(id).bytes());
 }
 
 fn put_number(ctx: &mut Ctx<'_>, name: &str, number: u64) {
@@ -167,7 +168,7 @@ fn put_groups_in_full(ctx: &mut Ctx<'_>, groups: &[FullGroup]) {
         ctx.reply.array(pending.len());
         for PendingInfo { id, consumer, time_ms, count } in pending {
             ctx.reply.array(4);
-            ctx.reply.bulk(id.to_string().as_bytes());
+            ctx.reply.bulk(stream_id::IdText::of(*id).bytes());
             ctx.reply.bulk(consumer);
             ctx.reply.int(*time_ms);
             ctx.reply.int(*count as i64);
@@ -190,7 +191,7 @@ fn put_consumer_in_full(ctx: &mut Ctx<'_>, consumer: &ConsumerInfo, owned: &[Pen
     ctx.reply.array(owned.len());
     for PendingInfo { id, time_ms, count, .. } in owned {
         ctx.reply.array(3);
-        ctx.reply.bulk(id.to_string().as_bytes());
+        ctx.reply.bulk(stream_id::IdText::of(*id).bytes());
         ctx.reply.int(*time_ms);
         ctx.reply.int(*count as i64);
     }

@@ -56,8 +56,8 @@ pub fn xpending(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
             ctx.reply.null_array();
             return Ok(());
         }
-        ctx.reply.bulk(summary.first.to_string().as_bytes());
-        ctx.reply.bulk(summary.last.to_string().as_bytes());
+        ctx.reply.bulk(stream_id::IdText::of(summary.first).bytes());
+        ctx.reply.bulk(stream_id::IdText::of(summary.last).bytes());
         ctx.reply.array(summary.consumers.len());
         for (name, count) in &summary.consumers {
             ctx.reply.array(2);
@@ -76,7 +76,7 @@ pub fn xpending(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     ctx.reply.array(found.len());
     for pending in found {
         ctx.reply.array(4);
-        ctx.reply.bulk(pending.id.to_string().as_bytes());
+        ctx.reply.bulk(stream_id::IdText::of(pending.id).bytes());
         ctx.reply.bulk(&pending.consumer);
         ctx.reply.int(now.saturating_sub(pending.time_ms).max(0));
         ctx.reply.int(pending.count as i64);
@@ -180,9 +180,9 @@ pub fn xautoclaim(ctx: &mut Ctx<'_>, args: &Args<'_>) -> CmdResult {
     )?;
     let claimed = claimed.map_err(|_| no_such_group(args, 1, 2))?;
     ctx.reply.array(3);
-    ctx.reply.bulk(claimed.next.to_string().as_bytes());
+    ctx.reply.bulk(stream_id::IdText::of(claimed.next).bytes());
     entries.into_inner().give(&mut ctx.reply);
     ctx.reply.array(claimed.gone.len());
-    claimed.gone.iter().for_each(|id| ctx.reply.bulk(id.to_string().as_bytes()));
+    claimed.gone.iter().for_each(|id| ctx.reply.bulk(stream_id::IdText::of(*id).bytes()));
     Ok(())
 }

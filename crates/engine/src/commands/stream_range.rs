@@ -23,7 +23,7 @@ pub const COMMANDS: &[Command] = &[
 /// An entry: its ID, and a field, its value, a field, ...
 pub fn put_entry(reply: &mut Reply<'_>, id: StreamId, parts: &[&[u8]]) {
     reply.array(2);
-    reply.bulk(id.to_string().as_bytes());
+    reply.bulk(stream_id::IdText::of(id).bytes());
     reply.array(parts.len());
     parts.iter().for_each(|part| reply.bulk(part));
 }
@@ -51,7 +51,7 @@ impl Entries {
         if !is_silent {
             return self.put_read(id, parts);
         }
-        Reply { resp3: self.resp3, out: &mut self.out }.bulk(id.to_string().as_bytes());
+        Reply { resp3: self.resp3, out: &mut self.out }.bulk(stream_id::IdText::of(id).bytes());
         self.count += 1;
     }
 
@@ -62,7 +62,7 @@ impl Entries {
         }
         let mut reply = Reply { resp3: self.resp3, out: &mut self.out };
         reply.array(2);
-        reply.bulk(id.to_string().as_bytes());
+        reply.bulk(stream_id::IdText::of(id).bytes());
         reply.null_array();
         self.count += 1;
     }

@@ -205,7 +205,7 @@ fn wait_for(ctx: &mut Ctx<'_>, args: &Args<'_>, options: &Options, all: &[Known]
     for (index, arg) in args.from(0).enumerate() {
         let start = buf.len() as u32;
         match index.checked_sub(ids_at).and_then(|at| all.get(at)) {
-            Some(known) => buf.extend_from_slice(known.id.to_string().as_bytes()),
+            Some(known) => buf.extend_from_slice(stream_id::IdText::of(known.id).bytes()),
             None => buf.extend_from_slice(arg),
         }
         ranges.push(ArgRange { start, len: buf.len() as u32 - start });

@@ -647,6 +647,19 @@ impl Reply<'_> {
     }
 }
 
+/// Writes a number in decimal so that it ends there; returns where it begins.
+pub fn put_digits(text: &mut [u8], end: usize, mut number: u64) -> usize {
+    let mut start = end;
+    loop {
+        start -= 1;
+        text[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return start;
+        }
+    }
+}
+
 /// Appends a number in decimal.
 pub fn push_decimal(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(Decimal::of(number).as_ref());
@@ -661,15 +674,7 @@ pub struct Decimal {
 impl Decimal {
     pub fn of(number: i64) -> Decimal {
         let mut text = [0; 20];
-        let (mut start, mut rest) = (text.len(), number.unsigned_abs());
-        loop {
-            start -= 1;
-            text[start] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
+        let mut start = put_digits(&mut text, 20, number.unsigned_abs());
         if number < 0 {
             start -= 1;
             text[start] = b'-';

@@ -16,6 +16,8 @@ const BEGINS_NODE: u8 = 1;
 const LIKE_TEMPLATE: u8 = 1 << 1;
 const FIRST_OF_MS: u8 = 1 << 2;
 const HEADER_BYTES: usize = 4;
+/// Of a block with several entries: four such blocks fill a leaf.
+const MAX_BYTES: usize = 960;
 
 /// A name, a value, a name, ...
 pub(crate) type Parts<'b> = SmallVec<[&'b [u8]; 16]>;
@@ -139,6 +141,33 @@ pub(crate) struct Entries<'b> {
 }
 
 impl<'b> Entries<'b> {
+    /// Those from this ID on.
+    pub fn from_id(mut self, id: StreamId) -> Entries<'b> {
+        while let Some((below, end)) = self.skipped() {
+            if below >= id {
+                break;
+            }
+            self.at = end;
+        }
+        self
+    }
+
+    /// The ID of the next entry, and where it ends; `None` if there is none, or it is malformed.
+    fn skipped(&self) -> Option<(StreamId, usize)> {
+        let mut cursor = Cursor { bytes: self.block.bytes, at: self.at };
+        let head = cursor.byte()?;
+        let ms = self.block.base.ms.checked_add(cursor.number()?)?;
+        let seq = if head & FIRST_OF_MS != 0 { 0 } else { cursor.number()? };
+        let part_count = match head & LIKE_TEMPLATE != 0 {
+            true => self.template.len() as u64,
+            false => cursor.number()?.checked_mul(2)?,
+        };
+        for _ in 0..part_count {
+            cursor.part()?;
+        }
+        Some((StreamId { ms, seq }, cursor.at))
+    }
+
     fn read(&mut self) -> Option<Entry<'b>> {
         let mut cursor = Cursor { bytes: self.block.bytes, at: self.at };
         let head = cursor.byte()?;
@@ -185,13 +214,59 @@ pub(crate) fn begin(out: &mut Vec<u8>, id: StreamId, parts: &[&[u8]], begins_nod
     out.extend_from_slice(&[0; HEADER_BYTES]);
     put_number(out, parts.len() as u64 / 2);
     parts.iter().step_by(2).for_each(|name| put_part(out, name));
-    push(out, id, id, parts, begins_node);
+    put_entry(out, true, id, id, parts, begins_node);
+    count_entry(out, begins_node);
 }
 
-/// Appends an entry; the block has been begun, and its entries have lower IDs.
-pub(crate) fn push(out: &mut Vec<u8>, base: StreamId, id: StreamId, parts: &[&[u8]], begins_node: bool) {
-    let template = Block::new(base, out).template().map(|(names, _)| names);
-    let is_alike = template.is_some_and(|names| names.iter().eq(parts.iter().step_by(2)));
+/// Appends an entry, whose ID is above all of the block's. False, and nothing is changed, if the block is full.
+pub(crate) fn push(
+    block: &mut Vec<u8>,
+    base: StreamId,
+    id: StreamId,
+    parts: &[&[u8]],
+    begins_node: bool,
+) -> bool {
+    let mut more = Vec::new();
+    let Some(front) = longer(block, base, (id, parts, begins_node), &mut more) else { return false };
+    block[..HEADER_BYTES].copy_from_slice(&front);
+    block.extend_from_slice(&more);
+    true
+}
+
+/// What comes behind a block with an entry more, whose ID is above all of the block's. Returns what the block begins with then; `None`
+/// if it is full.
+pub(crate) fn longer(
+    block: &[u8],
+    base: StreamId,
+    (id, parts, begins_node): (StreamId, &[&[u8]], bool),
+    out: &mut Vec<u8>,
+) -> Option<[u8; HEADER_BYTES]> {
+    put_entry(out, is_alike(block, parts), id, base, parts, begins_node);
+    let mut front: [u8; HEADER_BYTES] = *block.first_chunk()?;
+    count_entry(&mut front, begins_node);
+    (block.len() + out.len() <= MAX_BYTES).then_some(front)
+}
+
+/// Whether an entry has the fields of the block's template.
+fn is_alike(block: &[u8], parts: &[&[u8]]) -> bool {
+    let mut cursor = Cursor { bytes: block, at: HEADER_BYTES };
+    cursor.number() == Some(parts.len() as u64 / 2)
+        && parts.iter().step_by(2).all(|name| cursor.part() == Some(*name))
+}
+
+fn count_entry(front: &mut [u8], begins_node: bool) {
+    add_at(front, 0, 1);
+    add_at(front, 2, u16::from(begins_node));
+}
+
+fn put_entry(
+    out: &mut Vec<u8>,
+    is_alike: bool,
+    id: StreamId,
+    base: StreamId,
+    parts: &[&[u8]],
+    begins_node: bool,
+) {
     let mut head = if begins_node { BEGINS_NODE } else { 0 };
     if is_alike {
         head |= LIKE_TEMPLATE;
@@ -210,8 +285,6 @@ pub(crate) fn push(out: &mut Vec<u8>, base: StreamId, id: StreamId, parts: &[&[u
         put_number(out, parts.len() as u64 / 2);
         parts.iter().for_each(|part| put_part(out, part));
     }
-    add_at(out, 0, 1);
-    add_at(out, 2, u16::from(begins_node));
 }
 
 /// Takes an entry out of a block.

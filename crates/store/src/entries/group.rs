@@ -11,6 +11,7 @@
 //! byte, times milliseconds since the Unix epoch.
 
 use sha1::{Digest, Sha1};
+use smallvec::SmallVec;
 
 use super::block::{put_number, Cursor};
 use super::id::StreamId;
@@ -32,7 +33,10 @@ const NAME_MAX_BYTES: usize = 100;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct ConsumerNumber(pub u32);
 
-fn put_name(key: &mut Vec<u8>, name: &[u8]) {
+/// A key of a record.
+pub(crate) type RecordKey = SmallVec<[u8; 64]>;
+
+fn put_name(key: &mut RecordKey, name: &[u8]) {
     if name.len() > NAME_MAX_BYTES {
         key.push(2);
         key.extend_from_slice(&Sha1::digest(name));
@@ -50,52 +54,52 @@ fn put_name(key: &mut Vec<u8>, name: &[u8]) {
 
 /// The keys of one group's records.
 #[derive(Clone)]
-pub(crate) struct GroupKeys(Vec<u8>);
+pub(crate) struct GroupKeys(RecordKey);
 
 impl GroupKeys {
     pub fn new(group: &[u8]) -> GroupKeys {
-        let mut key = vec![GROUP];
+        let mut key = RecordKey::from_slice(&[GROUP]);
         put_name(&mut key, group);
         GroupKeys(key)
     }
 
-    fn with(&self, tail: &[&[u8]]) -> Vec<u8> {
-        let mut key = self.0.clone();
+    fn with(&self, tail: &[&[u8]]) -> RecordKey {
+        let mut key = RecordKey::from_slice(&self.0);
         tail.iter().for_each(|part| key.extend_from_slice(part));
         key
     }
 
     /// Of the group itself.
-    pub fn group(&self) -> Vec<u8> {
+    pub fn group(&self) -> RecordKey {
         self.with(&[&[SELF]])
     }
 
-    pub fn pending(&self, id: StreamId) -> Vec<u8> {
+    pub fn pending(&self, id: StreamId) -> RecordKey {
         self.with(&[&[PENDING], &id.to_bytes()])
     }
 
     /// Above all of what is pending.
-    pub fn names(&self) -> Vec<u8> {
+    pub fn names(&self) -> RecordKey {
         self.with(&[&[NAMED]])
     }
 
     /// Of a consumer's number.
-    pub fn named(&self, consumer: &[u8]) -> Vec<u8> {
+    pub fn named(&self, consumer: &[u8]) -> RecordKey {
         let mut key = self.with(&[&[NAMED]]);
         put_name(&mut key, consumer);
         key
     }
 
-    pub fn consumer(&self, number: ConsumerNumber) -> Vec<u8> {
+    pub fn consumer(&self, number: ConsumerNumber) -> RecordKey {
         self.with(&[&[CONSUMER], &number.0.to_be_bytes()])
     }
 
-    pub fn owned(&self, number: ConsumerNumber, id: StreamId) -> Vec<u8> {
+    pub fn owned(&self, number: ConsumerNumber, id: StreamId) -> RecordKey {
         self.with(&[&[CONSUMER], &number.0.to_be_bytes(), &id.to_bytes()])
     }
 
     /// Above all of them.
-    pub fn after(&self) -> Vec<u8> {
+    pub fn after(&self) -> RecordKey {
         self.with(&[&[CONSUMER + 1]])
     }
 
@@ -149,7 +153,7 @@ pub(crate) fn of_key(key: &[u8]) -> Option<(GroupKeys, Part<'_>)> {
         _ => return None,
     };
     let end = 2 + name_bytes;
-    Some((GroupKeys(key.get(..end)?.to_vec()), part_of(&key[end..])?))
+    Some((GroupKeys(key.get(..end)?.into()), part_of(&key[end..])?))
 }
 
 /// What a group says of itself.

@@ -349,8 +349,9 @@ impl<'a, 'o> Apply<'a, 'o> {
         let Apply { keyspace, tree, ref mut kept, .. } = *self;
         let mut old = None;
         let trees = &keyspace.named.unbounded;
-        let removal =
-            settled(keyspace, || retry(|| trees.remove(tree, key, |was| old = Some(kept.keep(was)))))?;
+        let removal = settled(keyspace, || {
+            retry(|| trees.remove(tree, key, &mut None, |was| old = Some(kept.keep(was))))
+        })?;
         match removal {
             Removal::WasAbsent => Ok((None, false)),
             Removal::Done { is_sparse } => Ok((old, is_sparse)),

@@ -140,7 +140,7 @@ impl Tree {
         self.run(Visit::Writes, |keyspace, tree| {
             let trees = &keyspace.named.trees;
             let mut old: Option<Blob> = None;
-            let removal = retry(|| trees.remove(tree, key, |was| old = was.blob()))?;
+            let removal = retry(|| trees.remove(tree, key, &mut None, |was| old = was.blob()))?;
             let Removal::Done { is_sparse } = removal else { return Ok(false) };
             self.visitor.count(-1);
             if let Some(blob) = old {

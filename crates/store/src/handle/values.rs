@@ -205,7 +205,7 @@ pub(super) fn put_record(
     loop {
         let put = retry(|| {
             old(None);
-            trees.put(tree, key, value, hint, |was| old(Some(was)))
+            trees.put(tree, key, value, &mut hint.clone(), |was| old(Some(was)))
         })?;
         match put {
             Some(was_there) => return Ok(was_there),

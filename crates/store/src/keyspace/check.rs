@@ -243,7 +243,7 @@ fn check_named(keyspace: &Keyspace, check: &mut Check) -> Result<(), Stop> {
 
 fn check_named_tree(keyspace: &Keyspace, check: &mut Check, named: &NamedTree) -> Result<(), Stop> {
     let (tree, counted) = (named.tree(), named.record_count());
-    let found = check_tree(tree.root, tree.tag, &mut PageCheck { keyspace, check })?;
+    let found = check_tree(tree.root, tree.tag, false, &mut PageCheck { keyspace, check })?;
     check.report.tree_count += 1;
     check.report.tree_record_count += found;
     let name = String::from_utf8_lossy(named.name());

@@ -117,6 +117,8 @@ pub(crate) struct Keyspace {
     pub lists: Lists,
     /// The orders of sorted sets.
     pub orders: Trees<Ordered>,
+    /// The records of streams: nobody asks for ranks there.
+    pub streams: Trees<Ordered>,
     pub(super) databases: Databases,
     pub(super) counters: Counters,
     pub blobs: Blobs,
@@ -165,6 +167,7 @@ impl Keyspace {
             key_origin: origin_of(content.hash_seed),
             trees: Trees::new(&pages, Hashed::new(content.hash_seed, options.hash_bits, side)),
             orders: Trees::new(&pages, Ordered { counts: true }),
+            streams: Trees::new(&pages, Ordered { counts: false }),
             databases: Databases::new(content.databases.iter().map(|d| (d.root, d.tag)), content.next_tag),
             counters: Counters::new(content.databases.iter().map(|d| d.stats())),
             blobs: Blobs::new(&pages, &garbage, &content.slab_heads),

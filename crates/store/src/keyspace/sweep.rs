@@ -260,7 +260,7 @@ fn sweep(keyspace: &Arc<Keyspace>, member: &Member) -> Result<(), Stop> {
     }
     let mut named_miscounts = Vec::new();
     for NameEntry { root, tag, record_count, .. } in named {
-        let found = check_tree(root, tag, &mut marking)?;
+        let found = check_tree(root, tag, false, &mut marking)?;
         named_miscounts.push((tag, found as i64 - record_count as i64));
     }
     marking.slab_lists(&catalog.slab_heads)?;

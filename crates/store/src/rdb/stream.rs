@@ -22,11 +22,6 @@ use crate::entries::block::{self, Block};
 use crate::entries::group::{self, Consumer, ConsumerNumber, Group, GroupKeys, Part, Pending};
 use crate::entries::{base_of, block_key, Head, LastNode, StreamId, HEAD_KEY};
 
-/// A block with more takes no further entry.
-const BLOCK_FULL_BYTES: usize = 512;
-/// One with another entry has at most so many.
-const BLOCK_MAX_BYTES: usize = 960;
-
 const GONE: i64 = 1;
 const LIKE_FIRST: i64 = 2;
 
@@ -330,7 +325,7 @@ impl StreamReader {
             _ => Some(source.count()?).filter(|count| i64::try_from(*count).is_ok()),
         };
         let keys = GroupKeys::new(&name);
-        self.is_new_name(keys.group())?;
+        self.is_new_name(keys.group().to_vec())?;
         let mut pending: BTreeMap<StreamId, Pending> = BTreeMap::new();
         let pending_count = source.count()?;
         for _ in 0..pending_count {
@@ -349,11 +344,11 @@ impl StreamReader {
             if pending.consumer == NOBODY {
                 return Err(BAD_PENDING);
             }
-            self.of_group.push_back((keys.pending(*id), pending.encode()));
+            self.of_group.push_back((keys.pending(*id).to_vec(), pending.encode()));
         }
         let group =
             Group { name, last, read_count, pending_count, consumer_count, next_number: consumer_count };
-        self.of_group.push_back((keys.group(), group.encode()));
+        self.of_group.push_back((keys.group().to_vec(), group.encode()));
         self.head.group_count += 1;
         Ok(())
     }
@@ -383,13 +378,13 @@ impl StreamReader {
             let id = StreamId::from_bytes(source.array()?);
             let owned = pending.get_mut(&id).filter(|pending| pending.consumer == NOBODY);
             owned.ok_or(BAD_PENDING)?.consumer = number;
-            self.of_group.push_back((keys.owned(number, id), Vec::new()));
+            self.of_group.push_back((keys.owned(number, id).to_vec(), Vec::new()));
         }
-        let named = keys.named(&name);
+        let named = keys.named(&name).to_vec();
         self.is_new_name(named.clone())?;
         self.of_group.push_back((named, number.0.to_be_bytes().to_vec()));
         let consumer = Consumer { name, seen_ms, active_ms, pending_count };
-        self.of_group.push_back((keys.consumer(number), consumer.encode()));
+        self.of_group.push_back((keys.consumer(number).to_vec(), consumer.encode()));
         Ok(())
     }
 
@@ -399,17 +394,7 @@ impl StreamReader {
             self.begin_block(entry);
             return false;
         }
-        let before = self.block.len();
-        if before >= BLOCK_FULL_BYTES {
-            return true;
-        }
-        let mut longer = self.block.clone();
-        block::push(&mut longer, self.base, entry.id, &entry.parts(), entry.begins_node);
-        if longer.len() > BLOCK_MAX_BYTES {
-            return true;
-        }
-        self.block = longer;
-        false
+        !block::push(&mut self.block, self.base, entry.id, &entry.parts(), entry.begins_node)
     }
 
     fn begin_block(&mut self, entry: &ReadEntry) {

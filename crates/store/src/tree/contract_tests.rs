@@ -145,7 +145,7 @@ impl Subject for Ordered {
     fn put(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8], value: &[u8]) -> bool {
         let value = Stored::inline(value);
         loop {
-            match done(|| trees.put(tree, key, value, None, |_| ())) {
+            match done(|| trees.put(tree, key, value, &mut None, |_| ())) {
                 Some(was) => return was,
                 None => done(|| trees.make_room(scratch, tree, Seek::Key(key), record_bytes(key, value))),
             }
@@ -157,7 +157,7 @@ impl Subject for Ordered {
     }
 
     fn remove(trees: &Trees<Self>, scratch: &mut Scratch, tree: Tree, key: &[u8]) -> bool {
-        match done(|| trees.remove(tree, key, |_| ())) {
+        match done(|| trees.remove(tree, key, &mut None, |_| ())) {
             Removal::WasAbsent => false,
             Removal::Done { is_sparse } => {
                 if is_sparse {
@@ -688,8 +688,47 @@ fn keys_and_values_as_long_as_can_be_always_find_room() {
     }
     assert!(run.check().into_iter().eq(model.clone()));
     Ordered::check(&run.trees, run.tree, &model, &mut random);
-    let too_long = run.trees.put(run.tree, &[0; KEY_MAX_BYTES + 1], Stored::inline(b""), None, |_| ());
+    let too_long = run.trees.put(run.tree, &[0; KEY_MAX_BYTES + 1], Stored::inline(b""), &mut None, |_| ());
     assert!(matches!(too_long, Err(Stop::TooLarge)));
+}
+
+/// Records between two keys go, and no others, with and without counts.
+#[test]
+fn records_in_a_row_are_removed_together() {
+    let mut random = fastrand::Rng::with_seed(stillframe_testkit::seed());
+    for counts in [true, false] {
+        let mut run = Run::new(&|_| Ordered { counts });
+        let (mut model, mut removed_count) = (Model::new(), 0);
+        for _ in 0..30 {
+            for _ in 0..400 {
+                let (key, value) = (random_key(&mut random), vec![7; random.usize(..60)]);
+                Ordered::put(&run.trees, &mut run.scratch, run.tree, &key, &value);
+                model.insert(key, value);
+            }
+            let mut bounds = [random_key(&mut random), random_key(&mut random)];
+            bounds.sort();
+            let [from, until] = bounds;
+            let gone: Vec<_> = model.range(from.clone()..until.clone()).map(|(key, _)| key.clone()).collect();
+            removed_count += gone.len();
+            gone.iter().for_each(|key| drop(model.remove(key)));
+            let mut next = Next::From(from);
+            let mut count = 0;
+            while let Next::From(bound) = next {
+                let removed = done(|| run.trees.remove_run(run.tree, &bound, &until, |_| Ok(())));
+                if removed.is_sparse {
+                    let _ =
+                        run.trees.join_leaves(&mut run.scratch, run.tree, Seek::Key(&bound), Joining::Sparse);
+                }
+                count += removed.count;
+                next = removed.next;
+            }
+            assert_eq!(count, gone.len());
+            assert!(run.check().into_iter().eq(model.clone()));
+            Ordered::check(&run.trees, run.tree, &model, &mut random);
+            run.member.quiesce();
+        }
+        assert!(removed_count > 1_000, "{removed_count}");
+    }
 }
 
 /// Keys that come in order, in several places by turns, leave full leaves behind. So each leaf is divided once.

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use stillframe_pagepool::{ExclusiveGuard, PageId, SharedGuard};
 
-use super::leaf::{fits_leaf, OrderedLeaf, OrderedLeafMut, Stored, KEY_MAX_BYTES};
+use super::leaf::{fits_leaf, OrderedLeaf, OrderedLeafMut, Stored, KEY_AND_VALUE_MAX_BYTES, KEY_MAX_BYTES};
 use super::node::add_records;
 use super::order::{Ordered, Seek};
 use crate::stop::{Follow, Stop};
@@ -29,6 +29,15 @@ pub(crate) enum Removal {
         /// [`Trees::join_leaves`] may save memory.
         is_sparse: bool,
     },
+}
+
+/// What a removal of records in a row did in one leaf.
+pub(crate) struct RunRemoval {
+    pub count: usize,
+    /// Where the row may go on.
+    pub next: Next,
+    /// As of [`Removal`].
+    pub is_sparse: bool,
 }
 
 /// Nodes on the way to a leaf that are kept without an allocation: those of trees of up to a few hundred million records.
@@ -118,20 +127,21 @@ impl Trees<Ordered> {
     }
 
     /// Stores a record and gives `old` what was there before, as soon as it is sure that it will be replaced. Whether there
-    /// was one. `None` if there is no room: [`Trees::make_room`] for [`record_bytes`] is to come first. `hint` is the leaf
-    /// that the key was in a moment ago, if the caller knows it.
+    /// was one. `None` if there is no room: [`Trees::make_room`] for [`record_bytes`] is to come first. `near` is as of
+    /// [`Trees::look_near`].
     pub fn put(
         &self,
         tree: Tree,
         key: &[u8],
         value: Stored<'_>,
-        hint: Option<PageId>,
+        near: &mut Option<PageId>,
         old: impl FnOnce(Stored<'_>),
     ) -> Result<Option<bool>, Stop> {
         if key.len() > KEY_MAX_BYTES || !fits_leaf(key, value.bytes) {
             return Err(Stop::TooLarge);
         }
-        let mut way = self.way(tree, key, hint)?;
+        let mut way = self.way(tree, key, *near)?;
+        *near = Some(way.leaf.id());
         let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
         let found = leaf.find(key);
         // Before the page is written: a cut may need a copy of it then.
@@ -155,9 +165,41 @@ impl Trees<Ordered> {
         }
     }
 
-    /// Removes a record and gives `old` what it had.
-    pub fn remove(&self, tree: Tree, key: &[u8], old: impl FnOnce(Stored<'_>)) -> Result<Removal, Stop> {
-        let mut way = self.way(tree, key, None)?;
+    /// Appends to the value of a record that is there and lies in the leaf: `f` is given the value and where to put what comes behind it,
+    /// and says what its first bytes are then, or that nothing is to be done. Whether it has been.
+    pub fn extend<const FRONT: usize>(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        near: &mut Option<PageId>,
+        more: &mut Vec<u8>,
+        f: impl FnOnce(&[u8], &mut Vec<u8>) -> Option<[u8; FRONT]>,
+    ) -> Result<bool, Stop> {
+        let mut way = self.way(tree, key, *near)?;
+        *near = Some(way.leaf.id());
+        let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
+        let Ok(slot) = leaf.find(key) else { return Ok(false) };
+        let value = leaf.record(slot).ok_or_else(|| bad_record(way.leaf.id()))?.1;
+        more.clear();
+        let front = if value.is_outside { None } else { f(value.bytes, more) };
+        let fits = key.len() + value.bytes.len() + more.len() <= KEY_AND_VALUE_MAX_BYTES
+            && leaf.free_bytes() >= more.len();
+        match front.filter(|_| fits) {
+            Some(front) => Ok(way.leaf_mut()?.extend(slot, &front, more)),
+            None => Ok(false),
+        }
+    }
+
+    /// Removes a record and gives `old` what it had. `near` is as of [`Trees::look_near`].
+    pub fn remove(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        near: &mut Option<PageId>,
+        old: impl FnOnce(Stored<'_>),
+    ) -> Result<Removal, Stop> {
+        let mut way = self.way(tree, key, *near)?;
+        *near = Some(way.leaf.id());
         let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
         let Ok(slot) = leaf.find(key) else { return Ok(Removal::WasAbsent) };
         old(leaf.record(slot).ok_or_else(|| bad_record(way.leaf.id()))?.1);
@@ -165,6 +207,34 @@ impl Trees<Ordered> {
         way.count(-1);
         let leaf = as_leaf::<Ordered>(way.leaf.id(), way.leaf.page())?;
         Ok(Removal::Done { is_sparse: Joining::Sparse.is_due::<Ordered>(leaf) })
+    }
+
+    /// Removes the records of one leaf from `from` on that are below `until`, and gives `old` what each has; nothing has been removed if it
+    /// stops.
+    pub fn remove_run(
+        &self,
+        tree: Tree,
+        from: &[u8],
+        until: &[u8],
+        mut old: impl FnMut(Stored<'_>) -> Result<(), Stop>,
+    ) -> Result<RunRemoval, Stop> {
+        let mut way = self.way(tree, from, None)?;
+        let pid = way.leaf.id();
+        let leaf = as_leaf::<Ordered>(pid, way.leaf.page())?;
+        let (Ok(start) | Err(start)) = leaf.find(from);
+        let (Ok(end) | Err(end)) = leaf.find(until);
+        let next = leaf.hi().filter(|hi| *hi < until).map_or(Next::End, |hi| Next::From(hi.to_vec()));
+        let slots = start..end.max(start);
+        for slot in slots.clone() {
+            old(leaf.record(slot).ok_or_else(|| bad_record(pid))?.1)?;
+        }
+        let count = slots.len();
+        if count > 0 {
+            way.leaf_mut()?.remove_run(slots);
+            way.count(-(count as i32));
+        }
+        let leaf = as_leaf::<Ordered>(pid, way.leaf.page())?;
+        Ok(RunRemoval { count, next, is_sparse: count > 0 && Joining::Sparse.is_due::<Ordered>(leaf) })
     }
 
     /// Gives the records of one leaf from `from` on, in order, until `f` says no. Where the walk goes on after them.

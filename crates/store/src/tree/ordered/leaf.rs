@@ -26,7 +26,7 @@ use crate::tree::order::LeafView;
 /// Longer keys do not go into a tree of this order.
 pub(crate) const KEY_MAX_BYTES: usize = 512;
 /// Key and value of a record: three of the longest fit into a leaf.
-const KEY_AND_VALUE_MAX_BYTES: usize = 1024;
+pub(super) const KEY_AND_VALUE_MAX_BYTES: usize = 1024;
 
 /// Whether a value goes into the leaf with its key. A longer one lies elsewhere, and costs whoever reads it another page.
 #[inline]
@@ -99,7 +99,7 @@ const RUN: usize = 18;
 const RUN_SLOT_BITS: u32 = 9;
 const RUN_LENGTH_MAX: u16 = u16::MAX >> RUN_SLOT_BITS;
 /// Keys in a row of which more are expected.
-const RUN_LENGTH_MIN: u16 = 4;
+const RUN_LENGTH_MIN: usize = 4;
 
 /// Read access to a leaf whose header has been checked.
 #[derive(Clone, Copy)]
@@ -205,10 +205,12 @@ impl<'a> OrderedLeaf<'a> {
         get_u16(self.page, Self::slot_at(index) + 6) & BARE != 0
     }
 
-    /// Whether the last few records came one after the other, and one in this slot would be the next.
+    /// Whether the last few records came one after the other, and one in this slot would be the next. A leaf of few records has had all of
+    /// them so.
     pub fn is_next_of_run(&self, slot: usize) -> bool {
         let (last, length) = self.run();
-        length >= RUN_LENGTH_MIN && slot == last + 1 && slot <= self.count()
+        let is_long = usize::from(length) >= RUN_LENGTH_MIN.min(self.count().saturating_sub(1)).max(1);
+        is_long && slot == last + 1 && slot <= self.count()
     }
 
     /// The slot that the last new record went to, and how many in a row came so.
@@ -383,9 +385,57 @@ impl<'a> OrderedLeafMut<'a> {
         if self.leaf().free_bytes() + self.leaf().record_bytes(index) < value.record_bytes(tail_bytes) {
             return false;
         }
+        let old_bytes = old.bytes.len();
+        if self.grow(index, value.bytes.len() - old_bytes) {
+            let at = usize::from(get_u16(self.page, OrderedLeaf::slot_at(index) + 4));
+            put_u16(self.page, at, value.length_word());
+            let value_at = at + RECORD_HEADER_BYTES + tail_bytes;
+            self.page[value_at..value_at + value.bytes.len()].copy_from_slice(value.bytes);
+            return true;
+        }
+        let (tail, _) = self.leaf().record(index).unwrap_or((&[], Stored::NONE));
         let key = [self.leaf().prefix(), tail].concat();
         self.remove(index);
         self.insert(index, &key, value)
+    }
+
+    /// Makes a record so much longer at its end, if it is the lowest of the heap and there is a gap below it: nothing else moves, and
+    /// nothing is left behind. What the new bytes are is to be said.
+    fn grow(&mut self, index: usize, more_bytes: usize) -> bool {
+        let leaf = self.leaf();
+        let at = usize::from(get_u16(self.page, OrderedLeaf::slot_at(index) + 4));
+        let end = at + leaf.record_bytes(index);
+        let to = at.checked_sub(more_bytes).filter(|to| *to >= OrderedLeaf::slot_at(leaf.count()));
+        let Some(to) = to.filter(|_| at == leaf.heap_start() && !leaf.is_bare(index)) else { return false };
+        self.page.copy_within(at..end, to);
+        put_u16(self.page, OrderedLeaf::slot_at(index) + 4, to as u16);
+        put_u16(self.page, HEAP_START, to as u16);
+        true
+    }
+
+    /// Appends to a record's value, and puts `front` over its first bytes; false if there is no room.
+    pub fn extend(&mut self, index: usize, front: &[u8], more: &[u8]) -> bool {
+        let Some((tail, value)) = self.leaf().record(index) else { return false };
+        let (tail_bytes, old_bytes) = (tail.len(), value.bytes.len());
+        if value.is_outside || front.len() > old_bytes || self.leaf().free_bytes() < more.len() {
+            return false;
+        }
+        if !self.grow(index, more.len()) {
+            self.compact_with_last(index);
+            if !self.grow(index, more.len()) {
+                return false;
+            }
+        }
+        let at = usize::from(get_u16(self.page, OrderedLeaf::slot_at(index) + 4));
+        let value_at = at + RECORD_HEADER_BYTES + tail_bytes;
+        // Not so only where somebody has made up a leaf.
+        let Some(value) = self.page.get_mut(value_at..value_at + old_bytes + more.len()) else {
+            return false;
+        };
+        value[..front.len()].copy_from_slice(front);
+        value[old_bytes..].copy_from_slice(more);
+        put_u16(self.page, at, (old_bytes + more.len()) as u16);
+        true
     }
 
     /// Notes that bytes among the records belong to none.
@@ -394,12 +444,18 @@ impl<'a> OrderedLeafMut<'a> {
         put_u16(self.page, DEAD, (self.leaf().dead_bytes() + bytes).min(most) as u16);
     }
 
-    pub fn remove(&mut self, index: usize) {
-        let (count, bytes) = (self.leaf().count(), self.leaf().record_bytes(index));
-        let (slot, end) = (OrderedLeaf::slot_at(index), OrderedLeaf::slot_at(count));
-        self.page.copy_within(slot + SLOT_BYTES..end, slot);
-        put_u16(self.page, COUNT, count as u16 - 1);
+    /// Removes records in a row.
+    pub fn remove_run(&mut self, slots: std::ops::Range<usize>) {
+        let count = self.leaf().count();
+        let bytes = slots.clone().map(|index| self.leaf().record_bytes(index)).sum();
+        let (start, end) = (OrderedLeaf::slot_at(slots.start), OrderedLeaf::slot_at(slots.end));
+        self.page.copy_within(end..OrderedLeaf::slot_at(count), start);
+        put_u16(self.page, COUNT, (count - slots.len()) as u16);
         self.add_dead(bytes);
+    }
+
+    pub fn remove(&mut self, index: usize) {
+        self.remove_run(index..index + 1);
     }
 
     /// Writes a record to the heap and refers to it in a slot.
@@ -434,11 +490,17 @@ impl<'a> OrderedLeafMut<'a> {
 
     /// Moves all records together.
     fn compact(&mut self) {
+        self.compact_with_last(self.leaf().count());
+    }
+
+    /// The same; this one is the lowest of the heap then.
+    fn compact_with_last(&mut self, last: usize) {
         let copy = *self.page;
         let old = OrderedLeaf { page: &copy };
         let mut heap_start = PAGE_SIZE - old.bounds_bytes();
         let slots_end = OrderedLeaf::slot_at(old.count());
-        for index in 0..old.count() {
+        let others = (0..old.count()).filter(|index| *index != last);
+        for index in others.chain((last < old.count()).then_some(last)) {
             let Some((tail, value)) = old.record(index) else { continue };
             let bytes = value.record_bytes(tail.len());
             // Records of a leaf that somebody else wrote may overlap: they would be too many.
@@ -468,7 +530,7 @@ mod tests {
             let mut page = [0x55; PAGE_SIZE];
             let prefix = prefix_bytes(lo, hi);
             OrderedLeafMut::init(&mut page, 9, lo, hi);
-            let mut model = BTreeMap::new();
+            let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
             for step in 0..4_000 {
                 let tail: Vec<u8> =
                     (0..random.usize(..7)).map(|_| [0, b'a', 0xff][random.usize(..3)]).collect();
@@ -476,10 +538,25 @@ mod tests {
                 assert!(key.starts_with(&lo[..prefix]));
                 let value = vec![step as u8; random.usize(..90) * random.usize(..2)];
                 let mut leaf = OrderedLeafMut::new(&mut page).unwrap();
-                let stored = match (leaf.leaf().find(&key), random.u32(..3)) {
+                let stored = match (leaf.leaf().find(&key), random.u32(..4)) {
+                    (Ok(slot), 0) if random.u32(..8) == 0 => {
+                        let end = (slot + random.usize(..5)).min(leaf.leaf().count());
+                        (slot..end).for_each(|slot| drop(model.remove(&leaf.leaf().key(slot))));
+                        leaf.remove_run(slot..end);
+                        continue;
+                    }
                     (Ok(slot), 0) => {
                         leaf.remove(slot);
                         model.remove(&key);
+                        continue;
+                    }
+                    (Ok(slot), 1) if !model[&key].is_empty() => {
+                        let extended = leaf.extend(slot, b"F", &value[..value.len() / 4]);
+                        let was = model.get_mut(&key).filter(|_| extended);
+                        if let Some(was) = was {
+                            was[0] = b'F';
+                            was.extend_from_slice(&value[..value.len() / 4]);
+                        }
                         continue;
                     }
                     (Ok(slot), _) => leaf.replace(slot, Stored::inline(&value)),
@@ -520,6 +597,9 @@ mod tests {
             leaf.insert(slot, &key, Stored::inline(b"value"));
             if leaf.leaf().count() > 0 {
                 leaf.replace(0, Stored { bytes: &[1; 40], is_outside: true });
+            }
+            if let Some(last) = leaf.leaf().count().checked_sub(1) {
+                leaf.extend(last, b"abc", b"defg");
             }
             if leaf.leaf().count() > 0 {
                 leaf.remove(0);

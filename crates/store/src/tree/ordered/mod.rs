@@ -10,7 +10,7 @@ mod plan;
 mod ranks;
 mod walk;
 
-pub(crate) use access::{record_bytes, Next, Removal};
+pub(crate) use access::{record_bytes, Next, Removal, RunRemoval};
 pub(crate) use bulk::Bulk;
 pub(crate) use group::Way;
 pub(crate) use leaf::{fits_leaf, OrderedLeaf, Stored, KEY_MAX_BYTES};

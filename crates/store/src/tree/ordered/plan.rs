@@ -25,6 +25,18 @@ pub(super) fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     right[..(common_prefix(left, right) + 1).min(right.len())].to_vec()
 }
 
+/// A bound above `key` that shares with it what the keys from `first` on do, or nearly so: between such bounds keys leave that out. There is
+/// room below it for half as many keys again, if they go on as they have come. `None` if there is none.
+fn bound_close_above(first: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+    let has_room = |at: &usize| {
+        let Some(byte) = key.get(*at) else { return false };
+        let used = byte.saturating_sub(first.get(*at).copied().unwrap_or(0));
+        *byte < u8::MAX && u8::MAX - byte >= used / 2
+    };
+    let at = (0..=common_prefix(first, key)).rev().find(has_room)?;
+    Some([&key[..at], &[u8::MAX]].concat())
+}
+
 /// All records of the sources, in order.
 fn records<'s>(sources: &'s [OrderedLeaf<'_>]) -> impl Iterator<Item = (usize, usize)> + 's {
     sources.iter().enumerate().flat_map(|(s, leaf)| (0..leaf.count()).map(move |i| (s, i)))
@@ -86,7 +98,7 @@ impl Plan {
     }
 
     /// Divides a leaf where a run of new keys has come to `slot` with this one: what is before is left as full as it is, or,
-    /// where that has room again without the rest, goes on. `None` if nothing is before.
+    /// where that has room again without the rest, or between closer bounds, goes on. `None` if nothing is before.
     pub fn of_run(source: OrderedLeaf<'_>, slot: usize, key: &[u8], need_bytes: usize) -> Option<Plan> {
         let before = source.key(slot.checked_sub(1)?);
         let divided = |lo: Vec<u8>| {
@@ -94,7 +106,12 @@ impl Plan {
             let targets = vec![first, Target { start: (0, slot), lo, bytes: 0 }];
             Plan { targets, hi: source.hi().map(<[u8]>::to_vec) }.measured(&[source])
         };
-        let goes_on = (slot < source.count()).then(|| divided(separator(key, &source.key(slot)))).flatten();
+        let next = (slot < source.count()).then(|| source.key(slot));
+        let is_below = |bound: &Vec<u8>| {
+            next.as_ref().is_none_or(|next| bound <= next) && source.hi().is_none_or(|hi| &bound[..] < hi)
+        };
+        let close = bound_close_above(&source.key(0), key).filter(is_below);
+        let goes_on = close.or_else(|| next.as_ref().map(|next| separator(key, next))).and_then(divided);
         let has_room = |plan: &Plan| plan.free_bytes(0) >= need_bytes.max(CAPACITY_BYTES / 4);
         goes_on.filter(has_room).or_else(|| divided(separator(&before, key)))
     }

@@ -35,6 +35,8 @@ pub(crate) trait Visitor {
 /// What is to hold for a node or a leaf.
 struct Expected {
     tag: u32,
+    /// The tree counts records.
+    counts: bool,
     level: u8,
     lo: Vec<u8>,
     hi: Option<Vec<u8>>,
@@ -52,14 +54,20 @@ fn wrong(pid: PageId, what: &str) -> Stop {
     Stop::Damaged(format!("page {}: {what}", pid.0).into())
 }
 
-/// Goes through a whole tree and checks it; returns its records.
+/// Goes through a whole tree and checks it; returns its records. What a node counts holds only in a tree that `counts`: in others it may
+/// be of a program before this one.
 ///
 /// # Errors
 /// Those of the visitor; [`Stop::Damaged`] says what is wrong and where.
-pub(crate) fn check_tree(root: PageId, tag: u32, visitor: &mut impl Visitor) -> Result<u64, Stop> {
+pub(crate) fn check_tree(
+    root: PageId,
+    tag: u32,
+    counts: bool,
+    visitor: &mut impl Visitor,
+) -> Result<u64, Stop> {
     let mut page = [0; PAGE_SIZE];
     visitor.read(root, &mut page)?;
-    let expected = Expected { tag, level: page.level(), lo: Vec::new(), hi: None };
+    let expected = Expected { tag, counts, level: page.level(), lo: Vec::new(), hi: None };
     check_node(root, &expected, visitor)
 }
 
@@ -69,7 +77,7 @@ fn check_node(pid: PageId, expected: &Expected, visitor: &mut impl Visitor) -> R
     visitor.read(pid, &mut page)?;
     let level_is_sane = (1..=LEVEL_MAX).contains(&expected.level) && page.level() == expected.level;
     ensure(page.is_ordered_inner(expected.tag) && level_is_sane, || not_inner(pid))?;
-    let Node { lo, hi, children, counts, .. } = page.decode();
+    let Node { lo, hi, children, counts: has_counts, .. } = page.decode();
     ensure(lo == expected.lo && hi == expected.hi, || wrong(pid, "other bounds than its parent's"))?;
     let are_sorted = children.windows(2).all(|pair| pair[0].separator < pair[1].separator);
     ensure(are_sorted, || wrong(pid, "separators are out of order"))?;
@@ -77,12 +85,13 @@ fn check_node(pid: PageId, expected: &Expected, visitor: &mut impl Visitor) -> R
     for (index, child) in children.iter().enumerate() {
         let hi = children.get(index + 1).map_or(hi.clone(), |next| Some(next.separator.to_vec()));
         let level = expected.level - 1;
-        let below = Expected { tag: expected.tag, level, lo: child.separator.to_vec(), hi };
+        let below =
+            Expected { tag: expected.tag, counts: expected.counts, level, lo: child.separator.to_vec(), hi };
         let records_below = match level {
             0 => check_leaf(PageId(child.pid), &below, visitor)?,
             _ => check_node(PageId(child.pid), &below, visitor)?,
         };
-        let is_counted = !counts || u64::from(child.records) == records_below;
+        let is_counted = !(has_counts && expected.counts) || u64::from(child.records) == records_below;
         ensure(is_counted, || wrong(pid, "it miscounts the records below a child"))?;
         records += records_below;
     }

@@ -149,7 +149,7 @@ pub(crate) fn check_sorted_set(
 ) -> Result<u64, Stop> {
     let mut indexed = check_index(roots.index, hashes, visitor)?;
     let mut members = Members { visitor, hashes, pairs: Vec::new() };
-    let count = check_tree(roots.order.root, roots.order.tag, &mut members)?;
+    let count = check_tree(roots.order.root, roots.order.tag, true, &mut members)?;
     let mut ordered = members.pairs;
     indexed.sort_unstable();
     ordered.sort_unstable();

@@ -129,7 +129,7 @@ fn names_are_found_beside_empty_leaves() {
             }
         }
         for key in &keys {
-            run.order.remove(run.roots.order, key, |_| ()).unwrap();
+            run.order.remove(run.roots.order, key, &mut None, |_| ()).unwrap();
         }
         left -= keys.len() as u64;
         let trees = run.trees();

@@ -306,7 +306,7 @@ impl SortedTrees<'_> {
         key: &[u8],
         value: Stored<'_>,
     ) -> Result<(), OpError> {
-        while retry(|| self.order.put(roots.order, key, value, None, |_| ()))?.is_none() {
+        while retry(|| self.order.put(roots.order, key, value, &mut None, |_| ()))?.is_none() {
             let bytes = record_bytes(key, value);
             retry(|| self.order.make_room(scratch, roots.order, Seek::Key(key), bytes))?;
         }
@@ -314,7 +314,7 @@ impl SortedTrees<'_> {
     }
 
     fn remove_from_order(&self, scratch: &mut Scratch, roots: Roots, key: &[u8]) -> Result<(), OpError> {
-        match retry(|| self.order.remove(roots.order, key, |_| ()))? {
+        match retry(|| self.order.remove(roots.order, key, &mut None, |_| ()))? {
             Removal::WasAbsent => Err(disagree()),
             Removal::Done { is_sparse } => {
                 if is_sparse {

@@ -10,11 +10,6 @@ use crate::entries::{base_of, block_key, LastNode, AFTER_BLOCKS};
 use crate::keyspace::{CollectionKey, Op};
 use crate::{OpError, StreamId};
 
-/// A block that is as large takes no further entry.
-const BLOCK_FULL_BYTES: usize = 512;
-/// One with another entry has at most so many: with its key it fits into a leaf.
-const BLOCK_MAX_BYTES: usize = 960;
-
 /// Which ID a new entry is to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewId {
@@ -137,21 +132,15 @@ pub(super) fn append(
     let limits = NodeLimits::of(op.keyspace);
     let last_node = limits.with_entry(&stream.head.last_node, id, parts);
     let begins_node = last_node.id == id;
-    let (mut block, mut has_gone_to_last) = (Vec::new(), false);
-    if stream.head.len > 0 {
-        let base = stream.head.last_block;
-        let key = block_key(base);
-        stream
-            .get(op, &key, |found| found.map(|found| block.extend_from_slice(found)))?
-            .ok_or_else(malformed)?;
-        if block.len() < BLOCK_FULL_BYTES {
-            block::push(&mut block, base, id, parts, begins_node);
-            has_gone_to_last = block.len() <= BLOCK_MAX_BYTES && stream.put(op, &key, &block, true)?;
-        }
-    }
+    let base = stream.head.last_block;
+    let has_gone_to_last = stream.head.len > 0
+        && stream.extend(op, &block_key(base), |block, more| {
+            block::longer(block, base, (id, parts, begins_node), more)
+        })?;
     if !has_gone_to_last {
+        let mut block = Vec::new();
         block::begin(&mut block, id, parts, begins_node);
-        stream.put(op, &block_key(id), &block, false)?;
+        stream.put(op, &block_key(id), &block)?;
         stream.head.last_block = id;
     }
     let head = &mut stream.head;
@@ -229,7 +218,7 @@ fn remove_one(op: &mut Op<'_>, stream: &mut Records<'_>, id: StreamId) -> Result
     let key = block_key(base);
     match Block::new(base, &bytes).count() {
         0 => stream.remove(op, &key)?,
-        _ => drop(stream.put(op, &key, &bytes, false)?),
+        _ => stream.put(op, &key, &bytes)?,
     }
     if entry.begins_node && follows.is_none() {
         node_goes_on = hand_to_next_block(op, stream, id)?;
@@ -291,7 +280,7 @@ fn hand_to_next_block(op: &mut Op<'_>, stream: &mut Records<'_>, id: StreamId) -
     let Some((base, mut block)) = next else { return Ok(false) };
     let is_handed = block::hand_node_to_first(&mut block);
     if is_handed {
-        stream.put(op, &block_key(base), &block, false)?;
+        stream.put(op, &block_key(base), &block)?;
     }
     Ok(is_handed)
 }

@@ -132,7 +132,7 @@ pub(super) fn check_tree(tree: Tree, visitor: &mut impl Visitor) -> Result<u64, 
         group_count: 0,
         group: OfGroup::default(),
     };
-    let count = ordered::check_tree(tree.root, tree.tag, &mut entries)?;
+    let count = ordered::check_tree(tree.root, tree.tag, false, &mut entries)?;
     let Entries { head, len, node_count, last, has_outside, group_count, group, .. } = entries;
     group.end()?;
     // ST1: the head counts what is there.

@@ -90,7 +90,7 @@ impl Claiming<'_> {
         }
         if !is_there {
             let Some(was) = was else { return Ok(false) };
-            forget(op, stream, open, (id, was.consumer))?;
+            forget(op, stream, open, &[(id, was.consumer)])?;
             self.done.push(Claimed::Gone(id));
             return Ok(true);
         }

@@ -91,7 +91,7 @@ impl OpenGroup {
     /// # Errors
     /// [`OpError`].
     pub fn store(&self, op: &mut Op<'_>, stream: &mut Records<'_>) -> Result<(), OpError> {
-        stream.put(op, &self.keys.group(), &self.group.encode(), false).map(drop)
+        stream.put(op, &self.keys.group(), &self.group.encode())
     }
 
     /// A consumer by its name.
@@ -161,6 +161,29 @@ impl OpenGroup {
         found.map(|pending| pending.ok_or_else(malformed)).transpose()
     }
 
+    /// Whether an entry of this ID or a greater one is pending.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn has_pending_from(
+        &self,
+        op: &mut Op<'_>,
+        stream: &Records<'_>,
+        id: StreamId,
+    ) -> Result<bool, OpError> {
+        let mut is_pending = false;
+        stream.walk_up_together(
+            op,
+            &self.keys.pending(id),
+            |_, _| true,
+            |key, _| {
+                is_pending = matches!(self.keys.part(key), Some(Part::Pending(_)));
+                Ok(false)
+            },
+        )?;
+        Ok(is_pending)
+    }
+
     /// Gives the consumers to `f`, in the order of their numbers.
     ///
     /// # Errors
@@ -206,9 +229,9 @@ impl OpenConsumer {
     /// [`OpError`].
     pub fn store(&self, op: &mut Op<'_>, stream: &mut Records<'_>, keys: &GroupKeys) -> Result<(), OpError> {
         if self.is_new {
-            stream.put(op, &keys.named(&self.consumer.name), &self.number.0.to_be_bytes(), false)?;
+            stream.put(op, &keys.named(&self.consumer.name), &self.number.0.to_be_bytes())?;
         }
-        stream.put(op, &keys.consumer(self.number), &self.consumer.encode(), false).map(drop)
+        stream.put(op, &keys.consumer(self.number), &self.consumer.encode())
     }
 }
 
@@ -288,22 +311,7 @@ pub(super) fn remove(
     run: &mut Vec<u8>,
 ) -> Result<Result<(), NoGroup>, OpError> {
     with_group(op, at, name, run, |op, mut stream, open| {
-        loop {
-            let mut gone = Vec::new();
-            stream.walk_up(op, &open.keys.group(), |key, _| {
-                let is_of_group = open.keys.part(key).is_some();
-                if is_of_group {
-                    gone.push(key.to_vec());
-                }
-                Ok(is_of_group && gone.len() < RECORDS_TOGETHER)
-            })?;
-            for key in &gone {
-                stream.remove(op, key)?;
-            }
-            if gone.len() < RECORDS_TOGETHER {
-                break;
-            }
-        }
+        stream.remove_range(op, &open.keys.group(), &open.keys.after(), |_| 0)?;
         stream.head.group_count -= 1;
         stream.store(op)?;
         tell(op, at, Change::GroupRemoved { group: name }, false);
@@ -322,7 +330,7 @@ pub(super) fn add_consumer(
         if !added.is_new {
             return Ok(false);
         }
-        stream.resolve_keys(op, [open.keys.consumer(added.number)].iter())?;
+        stream.resolve_keys(op, [open.keys.consumer(added.number)].into_iter())?;
         let _admitted = stream.admit(op, [2 * consumer.len(); 3].into_iter())?;
         added.store(op, &mut stream, &open.keys)?;
         open.store(op, &mut stream)?;
@@ -379,7 +387,7 @@ pub(super) fn list(op: &mut Op<'_>, stream: &Records<'_>) -> Result<Vec<GroupInf
             let group = Group::parse(value).ok_or_else(malformed)?;
             all.push(info_of(&group, stream));
             // The other records of a group are behind it.
-            from = Some(keys.after());
+            from = Some(keys.after().to_vec());
             Ok(false)
         })?;
     }

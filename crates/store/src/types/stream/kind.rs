@@ -102,7 +102,7 @@ impl Kind for Streams {
 
     fn page_count(&self, keyspace: &Keyspace, grown: &Grown) -> Result<u64, OpError> {
         let records_a_leaf = retry(|| {
-            let guard = keyspace.orders.leaf_shared(grown.first, Seek::Last, None)?;
+            let guard = keyspace.streams.leaf_shared(grown.first, Seek::Last, None)?;
             Ok(as_leaf(guard.id(), guard.page())?.count() as u64)
         })?;
         Ok(pages_for(grown, records_a_leaf))

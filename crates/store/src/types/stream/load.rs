@@ -74,7 +74,7 @@ fn take_other(op: &mut Op<'_>, stream: &mut Records<'_>, key: &[u8], value: &[u8
     let Some(base) = base_of(key) else {
         let (_, part) = group::of_key(key).ok_or_else(malformed)?;
         stream.head.group_count += u64::from(part == Part::Group);
-        return stream.put(op, key, value, false).map(drop);
+        return stream.put(op, key, value);
     };
     let block = Block::new(base, value);
     let (mut first, mut last) = (None, stream.head.last);
@@ -87,7 +87,7 @@ fn take_other(op: &mut Op<'_>, stream: &mut Records<'_>, key: &[u8], value: &[u8
         last = entry.id;
     }
     let first = first.ok_or_else(malformed)?;
-    stream.put(op, key, value, false)?;
+    stream.put(op, key, value)?;
     let head = &mut stream.head;
     if head.len == 0 {
         head.first = first;

@@ -1,5 +1,7 @@
 //! Entries that consumers get, own and acknowledge.
 
+use smallvec::SmallVec;
+
 use super::distance;
 use super::groups::{tell, with_group, NoGroup, OpenConsumer, OpenGroup};
 use super::read::{self, EntryRange};
@@ -72,8 +74,9 @@ fn read_new(
     let mut consumer = open.consumer_for(op, &stream, name)?;
     let mut owned: Vec<Owned> = Vec::new();
     if !asked.no_ack {
+        let is_clear = op.keyspace.pages.all_resident() && !open.has_pending_from(op, &stream, from)?;
         for id in &ids {
-            owned.push((*id, open.pending(op, &stream, *id)?));
+            owned.push((*id, if is_clear { None } else { open.pending(op, &stream, *id)? }));
         }
         resolve(op, &stream, &open, consumer.number, &owned)?;
     }
@@ -130,17 +133,13 @@ pub(super) fn resolve(
     number: ConsumerNumber,
     owned: &[Owned],
 ) -> Result<(), OpError> {
-    if op.keyspace.pages.all_resident() {
-        return Ok(());
-    }
     let before = |(id, before): &Owned| before.map(|before| open.keys.owned(before.consumer, *id));
-    let keys: Vec<Vec<u8>> = owned
+    let keys = owned
         .iter()
         .flat_map(|owned| [Some(open.keys.owned(number, owned.0)), before(owned)])
         .flatten()
-        .chain([open.keys.consumer(number)])
-        .collect();
-    stream.resolve_keys(op, keys.iter())
+        .chain([open.keys.consumer(number)]);
+    stream.resolve_keys(op, keys)
 }
 
 /// A consumer comes to own an entry, which another may have owned.
@@ -156,30 +155,18 @@ pub(super) fn own(
     match before {
         Some(before) if before.consumer == number => {}
         Some(before) => {
-            disown(op, stream, open, (id, before.consumer))?;
-            stream.put(op, &open.keys.owned(number, id), &[], false)?;
+            stream.remove(op, &open.keys.owned(before.consumer, id))?;
+            owns_less(op, stream, open, before.consumer, 1)?;
+            stream.put(op, &open.keys.owned(number, id), &[])?;
             consumer.consumer.pending_count += 1;
         }
         None => {
-            stream.put(op, &open.keys.owned(number, id), &[], false)?;
+            stream.put(op, &open.keys.owned(number, id), &[])?;
             consumer.consumer.pending_count += 1;
             open.group.pending_count += 1;
         }
     }
-    stream.put(op, &open.keys.pending(id), &pending.encode(), false).map(drop)
-}
-
-/// An entry is no longer among what a consumer owns.
-fn disown(
-    op: &mut Op<'_>,
-    stream: &mut Records<'_>,
-    open: &OpenGroup,
-    (id, number): (StreamId, ConsumerNumber),
-) -> Result<(), OpError> {
-    stream.remove(op, &open.keys.owned(number, id))?;
-    let mut owner = open.consumer(op, stream, number)?;
-    owner.consumer.pending_count = owner.consumer.pending_count.saturating_sub(1);
-    owner.store(op, stream, &open.keys)
+    stream.put(op, &open.keys.pending(id), &pending.encode())
 }
 
 /// Stores the group, and a consumer of it.
@@ -246,7 +233,7 @@ fn read_history(
     let _admitted = stream.admit(op, small_records(again.len()))?;
     consumer.consumer.seen_ms = op.local.now;
     for (id, pending) in &again {
-        stream.put(op, &open.keys.pending(*id), &pending.encode(), false)?;
+        stream.put(op, &open.keys.pending(*id), &pending.encode())?;
     }
     let is_new = consumer.is_new;
     store(op, &mut stream, &open, &consumer)?;
@@ -270,25 +257,19 @@ pub(super) fn acknowledge(
     run: &mut Vec<u8>,
 ) -> Result<Result<u64, NoGroup>, OpError> {
     with_group(op, at, name, run, |op, mut stream, mut open| {
-        let mut found = Vec::new();
+        let (mut ids, mut found) = (ids.to_vec(), Vec::new());
+        ids.sort_unstable();
+        ids.dedup();
         for id in ids {
-            if let Some(pending) = open.pending(op, &stream, *id)? {
-                if !found.iter().any(|(other, _)| other == id) {
-                    found.push((*id, pending));
-                }
-            }
+            found.extend(open.pending(op, &stream, id)?.map(|was| (id, was.consumer)));
         }
         if found.is_empty() {
             return Ok(0);
         }
-        let keys: Vec<Vec<u8>> = found
-            .iter()
-            .flat_map(|(id, was)| [open.keys.owned(was.consumer, *id), open.keys.consumer(was.consumer)])
-            .collect();
-        stream.resolve_keys(op, keys.iter())?;
-        for (id, was) in &found {
-            forget(op, &mut stream, &mut open, (*id, was.consumer))?;
-        }
+        let keys =
+            found.iter().flat_map(|(id, owner)| [open.keys.owned(*owner, *id), open.keys.consumer(*owner)]);
+        stream.resolve_keys(op, keys)?;
+        forget(op, &mut stream, &mut open, &found)?;
         open.store(op, &mut stream)?;
         stream.store(op)?;
         for (id, _) in &found {
@@ -298,14 +279,35 @@ pub(super) fn acknowledge(
     })
 }
 
-/// An entry is pending no longer.
+/// Entries are pending no longer; with each the consumer that has owned it.
 pub(super) fn forget(
     op: &mut Op<'_>,
     stream: &mut Records<'_>,
     open: &mut OpenGroup,
-    (id, number): (StreamId, ConsumerNumber),
+    entries: &[(StreamId, ConsumerNumber)],
 ) -> Result<(), OpError> {
-    stream.remove(op, &open.keys.pending(id))?;
-    open.group.pending_count = open.group.pending_count.saturating_sub(1);
-    disown(op, stream, open, (id, number))
+    let mut owners: SmallVec<[(ConsumerNumber, u64); 4]> = SmallVec::new();
+    for (id, number) in entries {
+        stream.remove(op, &open.keys.pending(*id))?;
+        stream.remove(op, &open.keys.owned(*number, *id))?;
+        match owners.iter_mut().find(|(owner, _)| owner == number) {
+            Some((_, count)) => *count += 1,
+            None => owners.push((*number, 1)),
+        }
+    }
+    open.group.pending_count = open.group.pending_count.saturating_sub(entries.len() as u64);
+    owners.into_iter().try_for_each(|(number, count)| owns_less(op, stream, open, number, count))
+}
+
+/// A consumer owns so many entries less.
+fn owns_less(
+    op: &mut Op<'_>,
+    stream: &mut Records<'_>,
+    open: &OpenGroup,
+    number: ConsumerNumber,
+    count: u64,
+) -> Result<(), OpError> {
+    let mut owner = open.consumer(op, stream, number)?;
+    owner.consumer.pending_count = owner.consumer.pending_count.saturating_sub(count);
+    owner.store(op, stream, &open.keys)
 }

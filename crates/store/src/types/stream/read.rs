@@ -78,14 +78,17 @@ pub(super) fn up(
     if left == 0 || range.from > range.to || records.head.len == 0 {
         return Ok(());
     }
-    let first = records.block_of(op, range.from, &mut Vec::new())?;
-    records.walk_up(op, &block_key(first.unwrap_or(range.from)), |key, bytes| {
+    let first = block_key(records.base_of_block(op, range.from)?.unwrap_or(range.from));
+    // Of the first block's entries all may be below.
+    let mut seen = 0;
+    let is_enough = |key: &[u8], bytes: &[u8]| {
+        seen += if key == first { 0 } else { Block::new(StreamId::MIN, bytes).count() };
+        seen >= range.most
+    };
+    records.walk_up_together(op, &first, is_enough, |key, bytes| {
         let Some(base) = base_of(key) else { return Ok(false) };
-        for entry in Block::new(base, bytes).entries() {
+        for entry in Block::new(base, bytes).entries().from_id(range.from) {
             let entry = entry.ok_or_else(malformed)?;
-            if entry.id < range.from {
-                continue;
-            }
             if entry.id > range.to || left == 0 {
                 return Ok(false);
             }

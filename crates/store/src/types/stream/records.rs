@@ -2,15 +2,19 @@
 //!
 //! One block more is begun when the newest is full, or its leaf has no room for more of it.
 
+use std::cell::Cell;
+
 use smallvec::SmallVec;
+use stillframe_pagepool::PageId;
 
 use crate::blobs::{Blob, Part, BLOB_BYTES};
+use crate::entries::group::RecordKey;
 use crate::entries::{base_of, block_key, Head, AFTER_BLOCKS, HEAD_KEY};
 use crate::keyspace::{collections, CollectionKey, Missed, Op, Opened};
 use crate::pages::Admitted;
 use crate::stop::{retry, Stop};
 use crate::tree::hash::Grown;
-use crate::tree::ordered::{fits_leaf, record_bytes, Next, Removal, Seek, Stored};
+use crate::tree::ordered::{fits_leaf, record_bytes, Next, Removal, RunRemoval, Seek, Stored};
 use crate::tree::{Joining, Tree, NO_DATABASE};
 use crate::types::packed::{elements, packed_bytes, splice, PACKED_MAX_BYTES};
 use crate::value::Encoding;
@@ -34,9 +38,20 @@ pub(super) struct Records<'r> {
     /// The records of one that is packed.
     run: &'r mut Vec<u8>,
     grown: Option<Grown>,
+    /// The leaves that were looked into last, by [`near_of`].
+    near: Near,
     pub head: Head,
     /// Something has been changed: what is missing from now on is read in place (C1).
     has_begun: bool,
+}
+
+/// Leaves of a tree, for records of different kinds.
+type Near = [Cell<Option<PageId>>; NEAR_COUNT];
+const NEAR_COUNT: usize = 8;
+
+/// Records of one kind have keys of about one length, and those that an operation needs one after the other are close together.
+fn near_of<'n>(near: &'n Near, key: &[u8]) -> &'n Cell<Option<PageId>> {
+    &near[key.len() / 4 % NEAR_COUNT]
 }
 
 /// A record of a run, and where it is.
@@ -78,7 +93,9 @@ impl<'r> Records<'r> {
         run: &'r mut Vec<u8>,
     ) -> Result<Records<'r>, OpError> {
         let grown = opened.and_then(|opened| opened.grown);
-        let mut records = Records { at: *at, opened, run, grown, head: Head::default(), has_begun: false };
+        let near = Near::default();
+        let mut records =
+            Records { at: *at, opened, run, grown, near, head: Head::default(), has_begun: false };
         if opened.is_some() {
             let mut head = None;
             records.get(op, HEAD_KEY, |value| head = value.and_then(Head::parse))?;
@@ -116,15 +133,18 @@ impl<'r> Records<'r> {
             let found = pairs(self.run).find(|(found, ..)| *found == key);
             return Ok(f(found.map(|(_, value, _)| value)));
         };
-        let mut f = Some(f);
-        collections::step_of_many(op, self.has_begun, |op| {
+        let (mut f, hint) = (Some(f), near_of(&self.near, key));
+        let mut near = hint.get();
+        let found = collections::step_of_many(op, self.has_begun, |op| {
             retry(|| {
-                op.keyspace
-                    .orders
-                    .look(grown.first, key, |value| with_value(op, value, |value| f.take().map(|f| f(value))))
+                let trees = &op.keyspace.streams;
+                trees.look_near(grown.first, key, &mut near, |value| {
+                    with_value(op, value, |value| f.take().map(|f| f(value)))
+                })
             })
-        })?
-        .ok_or_else(malformed)
+        })?;
+        hint.set(near);
+        found.ok_or_else(malformed)
     }
 
     /// Gives records from `from` on to `f`, upwards, until it says no.
@@ -146,6 +166,27 @@ impl<'r> Records<'r> {
             return Ok(());
         };
         TreeRecords { grown, has_begun: self.has_begun }.walk_up(op, from, f)
+    }
+
+    /// The same, for a caller that needs records up to one that `is_enough`: those behind it are looked at only if there is more to be
+    /// given.
+    ///
+    /// # Errors
+    /// As of [`Records::walk_up`].
+    pub fn walk_up_together(
+        &self,
+        op: &mut Op<'_>,
+        from: &[u8],
+        is_enough: impl FnMut(&[u8], &[u8]) -> bool,
+        f: impl FnMut(&[u8], &[u8]) -> Result<bool, OpError>,
+    ) -> Result<(), OpError> {
+        match self.grown {
+            Some(grown) => {
+                let records = TreeRecords { grown, has_begun: self.has_begun };
+                records.walk_up_together(op, from, is_enough, f)
+            }
+            None => self.walk_up(op, from, f),
+        }
     }
 
     /// The same downwards, from the greatest key below `below` on.
@@ -173,7 +214,7 @@ impl<'r> Records<'r> {
             next = collections::step_of_many(op, self.has_begun, |op| {
                 retry(|| {
                     copied.clear();
-                    op.keyspace.orders.walk_down(grown.first, Some(&bound), |key, value| {
+                    op.keyspace.streams.walk_down(grown.first, Some(&bound), |key, value| {
                         with_value(op, Some(value), |value| copied.push(key, value.unwrap_or_default()))?;
                         Ok(true)
                     })
@@ -213,7 +254,7 @@ impl<'r> Records<'r> {
             below = collections::step_of_many(op, self.has_begun, |op| {
                 retry(|| {
                     block.clear();
-                    op.keyspace.orders.walk_down(grown.first, Some(&bound), |key, value| {
+                    op.keyspace.streams.walk_down(grown.first, Some(&bound), |key, value| {
                         found = Some(base_of(key));
                         with_value(op, Some(value), |value| {
                             block.extend_from_slice(value.unwrap_or_default())
@@ -226,21 +267,47 @@ impl<'r> Records<'r> {
         Ok(found.flatten())
     }
 
+    /// The base of the block that an entry of this ID would be in; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`OpError`].
+    pub fn base_of_block(&self, op: &mut Op<'_>, id: StreamId) -> Result<Option<StreamId>, OpError> {
+        let bound = id.next().map(block_key);
+        let bound = bound.as_ref().map_or(AFTER_BLOCKS, |key| &key[..]);
+        let Some(grown) = self.grown else {
+            let last = pairs(self.run).take_while(|(key, ..)| *key < bound).last();
+            return Ok(last.and_then(|(key, ..)| base_of(key)));
+        };
+        let (mut found, mut below) = (None, Next::From(bound.to_vec()));
+        while let (None, Next::From(bound)) = (found, &below) {
+            let bound = bound.clone();
+            below = collections::step_of_many(op, self.has_begun, |op| {
+                retry(|| {
+                    op.keyspace.streams.walk_down(grown.first, Some(&bound), |key, _| {
+                        found = Some(base_of(key));
+                        Ok(false)
+                    })
+                })
+            })?;
+        }
+        Ok(found.flatten())
+    }
+
     /// Has the leaves of these records in memory, whether they are there or not, before the first of them is changed (C1).
     ///
     /// # Errors
     /// Pages that are missing.
-    pub fn resolve_keys<'k>(
+    pub fn resolve_keys(
         &self,
         op: &mut Op<'_>,
-        keys: impl Iterator<Item = &'k Vec<u8>>,
+        keys: impl Iterator<Item = RecordKey>,
     ) -> Result<(), OpError> {
         if op.keyspace.pages.all_resident() || self.grown.is_none() {
             return Ok(());
         }
         let mut missed = Missed::default();
         for key in keys {
-            missed.look(self.get(op, key, |_| ()))?;
+            missed.look(self.get(op, &key, |_| ()))?;
         }
         missed.end()
     }
@@ -260,32 +327,57 @@ impl<'r> Records<'r> {
         }
     }
 
-    /// Stores a record in place of the one with its key, or as a new one. False, and nothing is changed, where it `must_fit` and the
-    /// leaf has no room for it.
+    /// Stores a record in place of the one with its key, or as a new one.
     ///
     /// # Errors
     /// [`OpError`]; nothing has been changed.
-    pub fn put(
-        &mut self,
-        op: &mut Op<'_>,
-        key: &[u8],
-        value: &[u8],
-        must_fit: bool,
-    ) -> Result<bool, OpError> {
+    pub fn put(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8]) -> Result<(), OpError> {
         let Some(grown) = &mut self.grown else {
             put_packed(self.run, key, value);
             self.has_begun = true;
-            return Ok(true);
+            return Ok(());
         };
-        let tree = grown.first;
-        let has_begun = self.has_begun;
-        let put = with_stored(op, key, value, has_begun, |op, stored| {
-            collections::step_of_many(op, has_begun, |op| put_in_tree(op, tree, key, stored, must_fit))
+        let (tree, has_begun, hint) = (grown.first, self.has_begun, near_of(&self.near, key));
+        let mut near = hint.get();
+        let was_there = with_stored(op, key, value, has_begun, |op, stored| {
+            collections::step_of_many(op, has_begun, |op| put_in_tree(op, tree, key, stored, &mut near))
         })?;
-        let Some(was_there) = put else { return Ok(false) };
+        hint.set(near);
         grown.element_count += u64::from(!was_there);
         self.has_begun = true;
-        Ok(true)
+        Ok(())
+    }
+
+    /// Appends to the value of a record, of which `f` is given the bytes, and where what comes behind them goes; it says what their first
+    /// ones are from then on, or that nothing is to be done. Whether it has been: there may be no room.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed.
+    pub fn extend<const FRONT: usize>(
+        &mut self,
+        op: &mut Op<'_>,
+        key: &[u8],
+        mut f: impl FnMut(&[u8], &mut Vec<u8>) -> Option<[u8; FRONT]>,
+    ) -> Result<bool, OpError> {
+        let Some(grown) = self.grown else {
+            let found = pairs(self.run).find(|(found, ..)| *found == key);
+            let Some(mut value) = found.map(|(_, value, _)| value.to_vec()) else { return Ok(false) };
+            let mut more = Vec::new();
+            let Some(front) = f(&value, &mut more) else { return Ok(false) };
+            value[..FRONT].copy_from_slice(&front);
+            value.extend_from_slice(&more);
+            put_packed(self.run, key, &value);
+            self.has_begun = true;
+            return Ok(true);
+        };
+        let (has_begun, hint) = (self.has_begun, near_of(&self.near, key));
+        let (mut near, mut more) = (hint.get(), Vec::new());
+        let done = collections::step_of_many(op, has_begun, |op| {
+            retry(|| op.keyspace.streams.extend(grown.first, key, &mut near, &mut more, &mut f))
+        })?;
+        hint.set(near);
+        self.has_begun |= done;
+        Ok(done)
     }
 
     /// Removes a record.
@@ -299,11 +391,49 @@ impl<'r> Records<'r> {
             self.has_begun = true;
             return Ok(());
         };
-        let (tree, has_begun) = (grown.first, self.has_begun);
-        let removed = collections::step_of_many(op, has_begun, |op| remove_from_tree(op, tree, key))?;
+        let (tree, has_begun, hint) = (grown.first, self.has_begun, near_of(&self.near, key));
+        let mut near = hint.get();
+        let removed =
+            collections::step_of_many(op, has_begun, |op| remove_from_tree(op, tree, key, &mut near))?;
+        hint.set(near);
         grown.element_count -= u64::from(removed);
         self.has_begun = true;
         Ok(())
+    }
+
+    /// Removes the records from one key on that are below another, leaf by leaf; the sum of what `weigh` says of their values.
+    ///
+    /// # Errors
+    /// [`OpError`]; nothing has been changed if no record had been before.
+    pub fn remove_range(
+        &mut self,
+        op: &mut Op<'_>,
+        from: &[u8],
+        until: &[u8],
+        mut weigh: impl FnMut(&[u8]) -> u64,
+    ) -> Result<u64, OpError> {
+        let mut sum = 0;
+        let Some(grown) = &mut self.grown else {
+            let mut gone: Option<std::ops::Range<usize>> = None;
+            for (_, value, range) in pairs(self.run).filter(|(key, ..)| (from..until).contains(key)) {
+                sum += weigh(value);
+                gone = Some(gone.map_or(range.start, |gone| gone.start)..range.end);
+            }
+            gone.into_iter().for_each(|range| drop(self.run.drain(range)));
+            self.has_begun = true;
+            return Ok(sum);
+        };
+        let mut next = Next::From(from.to_vec());
+        while let Next::From(bound) = next {
+            let (removed, weight) = collections::step_of_many(op, self.has_begun, |op| {
+                remove_run(op, grown.first, (&bound, until), &mut weigh)
+            })?;
+            grown.element_count -= removed.count as u64;
+            self.has_begun |= removed.count > 0;
+            sum += weight;
+            next = removed.next;
+        }
+        Ok(sum)
     }
 
     /// Stores the head, and what the key has of the stream.
@@ -313,7 +443,7 @@ impl<'r> Records<'r> {
     pub fn store(mut self, op: &mut Op<'_>) -> Result<(), OpError> {
         op.keyspace.note_stream();
         let head = self.head.encode();
-        self.put(op, HEAD_KEY, &head, false)?;
+        self.put(op, HEAD_KEY, &head)?;
         let at = self.at;
         let Some(grown) = self.grown else {
             if self.run.len() <= PACKED_MAX_BYTES {
@@ -348,12 +478,23 @@ impl TreeRecords {
         &self,
         op: &mut Op<'_>,
         from: &[u8],
+        f: impl FnMut(&[u8], &[u8]) -> Result<bool, OpError>,
+    ) -> Result<(), OpError> {
+        self.walk_up_together(op, from, |_, _| false, f)
+    }
+
+    /// As of [`Records::walk_up_together`].
+    fn walk_up_together(
+        &self,
+        op: &mut Op<'_>,
+        from: &[u8],
+        mut is_enough: impl FnMut(&[u8], &[u8]) -> bool,
         mut f: impl FnMut(&[u8], &[u8]) -> Result<bool, OpError>,
     ) -> Result<(), OpError> {
         let mut next = Next::From(from.to_vec());
         while let Next::From(bound) = next {
             let mut copied = Copied::default();
-            next = self.copy_leaf(op, &bound, &mut copied)?;
+            next = self.copy_leaf(op, &bound, &mut copied, &mut is_enough)?;
             if !copied.give(&mut f)? {
                 break;
             }
@@ -363,15 +504,32 @@ impl TreeRecords {
 
     /// The records of one leaf are copied out before they are given: `f` may look for others, and a page that is missed among them
     /// does not give the first ones twice.
-    fn copy_leaf(&self, op: &mut Op<'_>, from: &[u8], copied: &mut Copied) -> Result<Next, OpError> {
+    fn copy_leaf(
+        &self,
+        op: &mut Op<'_>,
+        from: &[u8],
+        copied: &mut Copied,
+        is_enough: &mut impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Next, OpError> {
         let tree = self.grown.first;
         collections::step_of_many(op, self.has_begun, |op| {
             retry(|| {
                 copied.clear();
-                op.keyspace.orders.walk_up(tree, from, |key, value| {
-                    with_value(op, Some(value), |value| copied.push(key, value.unwrap_or_default()))?;
-                    Ok(true)
-                })
+                let mut last_key = None;
+                let next = op.keyspace.streams.walk_up(tree, from, |key, value| {
+                    with_value(op, Some(value), |value| {
+                        let value = value.unwrap_or_default();
+                        copied.push(key, value);
+                        let goes_on = !is_enough(key, value);
+                        last_key = (!goes_on).then(|| key.to_vec());
+                        goes_on
+                    })
+                })?;
+                // The next key is the last with a zero behind it, at least.
+                Ok(last_key.map_or(next, |mut key| {
+                    key.push(0);
+                    Next::From(key)
+                }))
             })
         })
     }
@@ -384,7 +542,7 @@ impl TreeRecords {
         let mut next = Next::From(Vec::new());
         while let Next::From(bound) = next {
             let mut copied = Copied::default();
-            next = self.copy_leaf(op, &bound, &mut copied)?;
+            next = self.copy_leaf(op, &bound, &mut copied, &mut |_, _| false)?;
             copied.give(&mut |key, value| add(op, to, key, value).map(|()| true))?;
         }
         Ok(())
@@ -447,8 +605,8 @@ fn with_stored<R>(
     key: &[u8],
     value: &[u8],
     has_begun: bool,
-    f: impl FnOnce(&mut Op<'_>, Stored<'_>) -> Result<Option<R>, OpError>,
-) -> Result<Option<R>, OpError> {
+    f: impl FnOnce(&mut Op<'_>, Stored<'_>) -> Result<R, OpError>,
+) -> Result<R, OpError> {
     if fits_leaf(key, value) {
         return f(op, Stored::inline(value));
     }
@@ -459,49 +617,74 @@ fn with_stored<R>(
     let mut reference = [0; BLOB_BYTES];
     blob.encode(&mut reference);
     let done = f(op, Stored { bytes: &reference, is_outside: true });
-    if !matches!(done, Ok(Some(_))) {
-        op.keyspace.blobs.discard(&blob);
-    }
-    done
+    done.inspect_err(|_| op.keyspace.blobs.discard(&blob))
 }
 
-/// Whether there was a record of this key; `None`: it must fit, and does not.
+/// Whether there was a record of this key.
 fn put_in_tree(
     op: &mut Op<'_>,
     tree: Tree,
     key: &[u8],
     value: Stored<'_>,
-    must_fit: bool,
-) -> Result<Option<bool>, OpError> {
+    near: &mut Option<PageId>,
+) -> Result<bool, OpError> {
     let mut old: Option<Blob> = None;
     loop {
-        let put = retry(|| op.keyspace.orders.put(tree, key, value, None, |was| old = was.blob()))?;
+        let put = retry(|| op.keyspace.streams.put(tree, key, value, near, |was| old = was.blob()))?;
         if let Some(was_there) = put {
             old.iter().for_each(|blob| op.keyspace.blobs.discard(blob));
-            return Ok(Some(was_there));
-        }
-        if must_fit {
-            return Ok(None);
+            return Ok(was_there);
         }
         let bytes = record_bytes(key, value);
-        retry(|| op.keyspace.orders.make_room(&mut op.local.scratch, tree, Seek::Key(key), bytes))?;
+        retry(|| op.keyspace.streams.make_room(&mut op.local.scratch, tree, Seek::Key(key), bytes))?;
     }
 }
 
-fn remove_from_tree(op: &mut Op<'_>, tree: Tree, key: &[u8]) -> Result<bool, OpError> {
+fn remove_from_tree(
+    op: &mut Op<'_>,
+    tree: Tree,
+    key: &[u8],
+    near: &mut Option<PageId>,
+) -> Result<bool, OpError> {
     let mut old: Option<Blob> = None;
-    match retry(|| op.keyspace.orders.remove(tree, key, |was| old = was.blob()))? {
+    match retry(|| op.keyspace.streams.remove(tree, key, near, |was| old = was.blob()))? {
         Removal::WasAbsent => Ok(false),
         Removal::Done { is_sparse } => {
             old.iter().for_each(|blob| op.keyspace.blobs.discard(blob));
             if is_sparse {
                 // Joining only saves memory: what stands in its way may stay there.
                 let scratch = &mut op.local.scratch;
-                let _ = op.keyspace.orders.join_leaves(scratch, tree, Seek::Key(key), Joining::Sparse);
+                let _ = op.keyspace.streams.join_leaves(scratch, tree, Seek::Key(key), Joining::Sparse);
             }
             Ok(true)
         }
     }
+}
+
+/// As of [`Records::remove_range`], in one leaf.
+fn remove_run(
+    op: &mut Op<'_>,
+    tree: Tree,
+    (from, until): (&[u8], &[u8]),
+    weigh: &mut impl FnMut(&[u8]) -> u64,
+) -> Result<(RunRemoval, u64), OpError> {
+    let (mut blobs, mut weight) = (Vec::new(), 0);
+    let removed = retry(|| {
+        blobs.clear();
+        weight = 0;
+        op.keyspace.streams.remove_run(tree, from, until, |value| {
+            blobs.extend(value.blob());
+            weight += with_value(op, Some(value), |value| weigh(value.unwrap_or_default()))?;
+            Ok(())
+        })
+    })?;
+    blobs.iter().for_each(|blob| op.keyspace.blobs.discard(blob));
+    if removed.is_sparse {
+        // As of a single record.
+        let _ =
+            op.keyspace.streams.join_leaves(&mut op.local.scratch, tree, Seek::Key(from), Joining::Sparse);
+    }
+    Ok((removed, weight))
 }
 
 fn put_packed(run: &mut Vec<u8>, key: &[u8], value: &[u8]) {
@@ -536,7 +719,7 @@ pub(super) fn open_to_read<R>(
 /// An empty tree.
 pub(super) fn create(op: &Op<'_>) -> Result<Tree, OpError> {
     let tag = op.keyspace.take_tag();
-    let root = retry(|| op.keyspace.orders.create(tag))?;
+    let root = retry(|| op.keyspace.streams.create(tag))?;
     Ok(Tree { db: NO_DATABASE, root, tag })
 }
 
@@ -552,7 +735,7 @@ fn grow(op: &mut Op<'_>, run: &[u8]) -> Result<Grown, OpError> {
 /// Adds a record to a tree that no key refers to.
 pub(super) fn add(op: &mut Op<'_>, grown: &mut Grown, key: &[u8], value: &[u8]) -> Result<(), OpError> {
     let tree = grown.first;
-    with_stored(op, key, value, false, |op, stored| put_in_tree(op, tree, key, stored, false))?;
+    with_stored(op, key, value, false, |op, stored| put_in_tree(op, tree, key, stored, &mut None))?;
     grown.element_count += 1;
     Ok(())
 }

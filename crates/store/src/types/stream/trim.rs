@@ -2,13 +2,10 @@
 
 use super::records::{malformed, Records};
 use crate::effect::{Change, Effect};
-use crate::entries::block::{self, Block};
-use crate::entries::{base_of, block_key, LastNode};
+use crate::entries::block::{self, Block, Dropped};
+use crate::entries::{base_of, block_key, LastNode, AFTER_BLOCKS};
 use crate::keyspace::{CollectionKey, Op};
 use crate::{OpError, StreamId};
-
-/// Blocks that are removed after one walk.
-const BLOCKS_TOGETHER: usize = 256;
 
 /// How much of a stream stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +82,14 @@ impl Planning<'_> {
         }
     }
 
+    /// Takes all entries of a block together, if only their number counts.
+    fn takes_block(&mut self, block: Block<'_>) -> bool {
+        let (TrimTo::Length(most), None) = (self.trim.to, self.trim.approximately) else { return false };
+        let goes = self.len - self.count >= most.saturating_add(block.count());
+        self.count += if goes { block.count() } else { 0 };
+        goes
+    }
+
     /// Takes the whole node behind what goes already; false if it stays.
     fn take_node(&mut self, most: u64) -> bool {
         let Node { count, last } = self.node;
@@ -109,6 +114,9 @@ pub(super) fn plan(op: &mut Op<'_>, stream: &Records<'_>, trim: &Trim) -> Result
     stream.walk_up(op, &block_key(StreamId::MIN), |key, bytes| {
         let Some(base) = base_of(key) else { return Ok(false) };
         let block = Block::new(base, bytes);
+        if planning.takes_block(block) {
+            return Ok(true);
+        }
         for entry in block.entries() {
             let entry = entry.ok_or_else(malformed)?;
             match trim.approximately {
@@ -141,42 +149,22 @@ pub(super) fn plan(op: &mut Op<'_>, stream: &Records<'_>, trim: &Trim) -> Result
 }
 
 pub(super) fn apply(op: &mut Op<'_>, stream: &mut Records<'_>, cut: &Cut) -> Result<(), OpError> {
-    let mut nodes_gone = 0;
-    loop {
-        let (mut gone, mut begun) = (Vec::new(), None);
-        stream.walk_up(op, &block_key(StreamId::MIN), |key, bytes| {
-            let Some(base) = base_of(key) else { return Ok(false) };
-            let block = Block::new(base, bytes);
-            let is_whole = match cut.first {
-                None => true,
-                Some(first) if base >= first => return Ok(false),
-                Some(first) => {
-                    let last = block.entries().last().flatten().ok_or_else(malformed)?;
-                    last.id < first
-                }
-            };
-            if !is_whole {
-                begun = Some((base, bytes.to_vec()));
-                return Ok(false);
-            }
-            nodes_gone += block.node_count();
-            gone.push(base);
-            Ok(gone.len() < BLOCKS_TOGETHER)
-        })?;
-        let is_last = gone.len() < BLOCKS_TOGETHER;
-        for base in gone {
-            stream.remove(op, &block_key(base))?;
-        }
-        if let (Some((base, mut bytes)), Some(first)) = (begun, cut.first) {
-            let dropped = block::keep_from(&mut bytes, base, first).ok_or_else(malformed)?;
-            nodes_gone += u64::from(dropped.node_count);
-            nodes_gone -= u64::from(dropped.hands_over);
-            stream.put(op, &block_key(base), &bytes, false)?;
-        } else if is_last {
-            nodes_gone -= hand_over(op, stream, cut)?;
-        }
-        if is_last {
-            break;
+    let begun = match cut.first {
+        Some(first) => stream.base_of_block(op, first)?,
+        None => None,
+    };
+    let until = begun.map(block_key);
+    let until = until.as_ref().map_or(AFTER_BLOCKS, |key| &key[..]);
+    let node_count = |bytes: &[u8]| Block::new(StreamId::MIN, bytes).node_count();
+    let mut nodes_gone = stream.remove_range(op, &block_key(StreamId::MIN), until, node_count)?;
+    if let (Some(base), Some(first)) = (begun, cut.first) {
+        let (mut bytes, key) = (Vec::new(), block_key(base));
+        stream.get(op, &key, |found| bytes.extend_from_slice(found.unwrap_or_default()))?;
+        let dropped = block::keep_from(&mut bytes, base, first).ok_or_else(malformed)?;
+        nodes_gone += u64::from(dropped.node_count);
+        nodes_gone -= u64::from(dropped.hands_over);
+        if dropped != Dropped::default() {
+            stream.put(op, &key, &bytes)?;
         }
     }
     let head = &mut stream.head;
@@ -187,18 +175,6 @@ pub(super) fn apply(op: &mut Op<'_>, stream: &mut Records<'_>, cut: &Cut) -> Res
         None => (head.first, head.last_node) = (StreamId::MIN, LastNode::default()),
     }
     Ok(())
-}
-
-/// The first entry that stays begins a node, if its node has lost the one that did. How many nodes go on so.
-fn hand_over(op: &mut Op<'_>, stream: &mut Records<'_>, cut: &Cut) -> Result<u64, OpError> {
-    let Some(first) = cut.first else { return Ok(0) };
-    let mut bytes = Vec::new();
-    let base = stream.block_of(op, first, &mut bytes)?.ok_or_else(malformed)?;
-    let is_handed = block::hand_node_to_first(&mut bytes);
-    if is_handed {
-        stream.put(op, &block_key(base), &bytes, false)?;
-    }
-    Ok(u64::from(is_handed))
 }
 
 pub(super) fn trim(
