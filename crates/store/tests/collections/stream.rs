@@ -156,6 +156,35 @@ fn threads_append_to_one_stream_and_share_a_group() {
     assert_eq!(group.pending().unwrap().count, expected_pending as u64);
 }
 
+/// One call goes over many leaves, which are joined on its way; calls over others between them leave the rest alone.
+#[test]
+fn what_is_acknowledged_at_once_goes_and_the_rest_stays() {
+    let (dir, mut random) = (TempDir::new("acknowledged"), fastrand::Rng::with_seed(seed()));
+    let store = open(&dir, Options::default());
+    let stream = store.stream("stream");
+    let ids: Vec<StreamId> = (0..12_000).map(|_| stream.append(&[("field", "value")]).unwrap()).collect();
+    assert!(stream.create_group("group", &GroupStart::FIRST).unwrap());
+    let group = stream.group("group");
+    for (consumer, chunk) in ["one", "two", "three"].iter().cycle().zip(ids.chunks(500)) {
+        assert_eq!(group.read(consumer, 500).unwrap().len(), chunk.len());
+    }
+    let mut pending: BTreeSet<StreamId> = ids.iter().copied().collect();
+    while !pending.is_empty() {
+        let first = random.usize(..pending.len());
+        let mut some: Vec<StreamId> =
+            pending.iter().copied().skip(first).take(random.usize(1..900)).collect();
+        if random.bool() {
+            some.retain(|_| random.bool());
+        }
+        random.shuffle(&mut some);
+        assert_eq!(group.ack(&some).unwrap(), some.len() as u64);
+        some.iter().for_each(|id| drop(pending.remove(id)));
+        assert_eq!(group.ack(&some).unwrap(), 0);
+        assert_eq!(group.info().unwrap().pending_count, pending.len() as u64);
+        store.check().unwrap();
+    }
+}
+
 #[test]
 fn what_cannot_be_is_an_error_of_its_own() {
     let dir = TempDir::new("streams");

@@ -49,7 +49,8 @@ pub(super) struct Records<'r> {
 type Near = [Cell<Option<PageId>>; NEAR_COUNT];
 const NEAR_COUNT: usize = 8;
 
-/// Records of one kind have keys of about one length, and those that an operation needs one after the other are close together.
+/// Records of one kind have keys of about one length, and those that an operation needs one after the other are close together. A leaf
+/// that has been joined with another is not had any more: the record is looked for from the root.
 fn near_of<'n>(near: &'n Near, key: &[u8]) -> &'n Cell<Option<PageId>> {
     &near[key.len() / 4 % NEAR_COUNT]
 }
