@@ -142,7 +142,7 @@ pub(crate) struct Entries<'b> {
 
 impl<'b> Entries<'b> {
     /// Those from this ID on.
-    pub fn from_id(mut self, id: StreamId) -> Entries<'b> {
+    pub fn not_below(mut self, id: StreamId) -> Entries<'b> {
         while let Some((below, end)) = self.skipped() {
             if below >= id {
                 break;

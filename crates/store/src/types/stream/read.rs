@@ -87,7 +87,7 @@ pub(super) fn up(
     };
     records.walk_up_together(op, &first, is_enough, |key, bytes| {
         let Some(base) = base_of(key) else { return Ok(false) };
-        for entry in Block::new(base, bytes).entries().from_id(range.from) {
+        for entry in Block::new(base, bytes).entries().not_below(range.from) {
             let entry = entry.ok_or_else(malformed)?;
             if entry.id > range.to || left == 0 {
                 return Ok(false);
