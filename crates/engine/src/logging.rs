@@ -218,8 +218,9 @@ pub fn check_growth(server: &Server, settings: &Settings) {
         // The checkpoint that begins a log has failed, or is to come.
         return server.saver.start_for_log("The log begins with a checkpoint");
     }
-    if report.journal.as_ref().is_some_and(|journal| journal.no_space && journal.segment_count > 1) {
-        // The log reaches back to the checkpoint before the newest: only a second one frees what was written before the first.
+    if report.journal.as_ref().is_some_and(|journal| journal.no_space) {
+        // The log reaches back to the checkpoint before the newest: only a second one frees what was written before the first. And what a
+        // failed one has been given comes back with one that succeeds.
         return server.saver.start_for_log("There is no space for the log");
     }
     let replay_bytes = report.replay_bytes;

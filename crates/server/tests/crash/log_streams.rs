@@ -30,7 +30,7 @@ impl std::fmt::Display for Id {
     }
 }
 
-/// Who has got an entry, and how often.
+/// The consumer that has got an entry, and how often.
 type Pending = (String, i64);
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

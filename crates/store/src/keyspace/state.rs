@@ -117,7 +117,7 @@ pub(crate) struct Keyspace {
     pub lists: Lists,
     /// The orders of sorted sets.
     pub orders: Trees<Ordered>,
-    /// The records of streams: nobody asks for ranks there.
+    /// The records of streams, which have no ranks.
     pub streams: Trees<Ordered>,
     pub(super) databases: Databases,
     pub(super) counters: Counters,

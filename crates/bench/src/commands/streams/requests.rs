@@ -161,7 +161,7 @@ pub struct Deliver {
 }
 
 impl Deliver {
-    /// So many of those that nobody has got.
+    /// So many of those that no consumer has got.
     pub fn of(entries: Range<u64>) -> Deliver {
         Deliver { limit: (entries.end - entries.start).div_ceil(READ_COUNT) }
     }
